@@ -440,7 +440,6 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 	v, now := c.machine.View(), c.now()
 	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
-	fair := c.prio.order(v, now).Tree() // the same factors as for priorities
 	run := inuse.RunMins(v, tree, now)
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
@@ -457,7 +456,7 @@ func (c *Controller) shares(_ context.Context, who *caller, rq *proto.SharesRequ
 			UseParent: r.UseParent,
 			Used:      r.Used, LevelFS: r.LF, RunMins: run[i]}
 		if r.User != "" {
-			row.FairShare = fair.Factor(r.Account, r.User, r.Partition)
+			row.FairShare = r.Factor
 			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
 				row.TRESMins = inuse.Mins(v.UsageAt(u, now))
 			}

@@ -219,6 +219,7 @@ func (c *Controller) troubles(v *state.View, w *alarm.Watch, began, now time.Tim
 		return warn
 	}) {
 		add(0, "warning", "usage_near_limit", n.Limit, n.Text)
+		list[len(list)-1].Jobs = int(n.Jobs)
 	}
 	for _, cert := range c.issuer.Late() {
 		if role, _, _ := strings.Cut(cert.Who, " "); role != pki.RoleCtld { // controllers tell of themselves

@@ -63,7 +63,7 @@ func (c *Controller) measured(*http.Request) metrics.Source {
 	m.FairShares = func() map[string]float64 { return c.fairShares(m.View, m.Now) }
 	if m.Leads {
 		m.Stats = c.diagOf(m.View)
-		m.Readings = c.nodes.readings
+		m.Readings, m.IdleMS = c.nodes.readings, c.nodes.idleMS
 	} else {
 		m.AgeMS = c.factsAge().Milliseconds()
 	}

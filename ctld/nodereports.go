@@ -245,6 +245,23 @@ func (n *nodeSet) readings(node string) []proto.UnitReading {
 	return s.beat.Readings
 }
 
+// idleMS gives for how long GPUs of a node have done nothing, by number.
+func (n *nodeSet) idleMS(name string) map[int32]int64 {
+	s := n.session(name)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[int32]int64, len(s.idle))
+	for unit, since := range s.idle {
+		if unit.Name == model.GPUName {
+			out[unit.Index] = time.Since(since).Milliseconds()
+		}
+	}
+	return out
+}
+
 // allocsOn gives the jobs that hold something of a node, each with what it holds there.
 func allocsOn(v *state.View, n *model.Node) iter.Seq2[*model.Job, *model.NodeAlloc] {
 	return func(yield func(*model.Job, *model.NodeAlloc) bool) {
@@ -262,11 +279,18 @@ func allocsOn(v *state.View, n *model.Node) iter.Seq2[*model.Job, *model.NodeAll
 	}
 }
 
-// holders lists the units of a node that jobs hold; name names a job.
+// holders lists the units of a node that jobs hold, and what shares of GPUs; name names a job.
 func holders(v *state.View, n *model.Node, name func(*model.Job) string) []proto.UnitHolder {
 	var out []proto.UnitHolder
 	for j, na := range allocsOn(v, n) {
 		for _, g := range na.Gres {
+			if g.Share != nil {
+				if len(out) < proto.MaxUnits {
+					out = append(out, proto.UnitHolder{Name: g.Name, Index: g.Share.GPU, Job: name(j),
+						Shares: int32(g.Index.Count())})
+				}
+				continue
+			}
 			g.Index.Each(func(k int) bool {
 				out = append(out, proto.UnitHolder{Name: g.Name, Index: int32(k), Job: name(j)})
 				return len(out) < proto.MaxUnits

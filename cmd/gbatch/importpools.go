@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -207,6 +208,9 @@ func (m *making) account(s *pools.Step) (migrate.Kind, string, error) {
 		}
 		if was := wasSet(facts, s); was != "" {
 			line += " (it was there, with " + was + ")"
+			if n == 1 {
+				m.warnOf(s)
+			}
 		}
 		if m.dryRun {
 			return migrate.Translated, line, nil
@@ -233,10 +237,37 @@ func isThere(facts *acctmgr.Facts, s *pools.Step) bool {
 		func(a *model.Association) bool { return a.User == "" && a.Partition == s.Pool })
 }
 
-// wasSet gives the settings of a QOS that is there, as far as a step changes them; "" if there is none.
+// warnOf says whom the change of a QOS that was there concerns besides the jobs of the queue.
+func (m *making) warnOf(s *pools.Step) {
+	if s.What != pools.QOS {
+		return
+	}
+	if s.Name == model.DefaultQOS {
+		m.r.Add(migrate.Person, s.File, s.Line, s.Key, "QOS %s is what jobs have that name none: the queue's settings are "+
+			"for all of them. Give the queue another name if they are not meant", s.Name)
+	}
+	if slices.ContainsFunc(s.Set, func(w string) bool { return strings.HasPrefix(w, "GuaranteedTRES=") }) {
+		m.r.Add(migrate.Person, s.File, s.Line, s.Key, "what a partition keeps back (ReservePercent) holds no job of QOS %s "+
+			"within its GuaranteedTRES", s.Name)
+	}
+}
+
+// wasSet gives the settings of a QOS, or of an account's limits in a pool, that are there, as far as a step changes
+// them; "" if there is none.
 func wasSet(facts *acctmgr.Facts, s *pools.Step) string {
+	var grp, guaranteed []model.TRESLimit
 	q := facts.QOS[s.Name]
-	if s.What != pools.QOS || q == nil {
+	switch {
+	case s.What == pools.QOS && q != nil:
+		grp, guaranteed = q.GrpTRES, q.GuaranteedTRES
+	case s.What == pools.Account && s.Pool != "" && isThere(facts, s):
+		for _, a := range facts.Associations(s.Name, "") {
+			if a.User == "" && a.Partition == s.Pool {
+				grp, guaranteed = a.GrpTRES, a.GuaranteedTRES
+			}
+		}
+		q = &model.QOS{}
+	default:
 		return ""
 	}
 	var out []string
@@ -245,14 +276,26 @@ func wasSet(facts *acctmgr.Facts, s *pools.Step) string {
 		case "Priority":
 			out = append(out, fmt.Sprintf("Priority=%d", q.Priority))
 		case "GrpTRES":
-			out = append(out, "GrpTRES="+acctmgr.TRESText(q.GrpTRES))
+			out = append(out, "GrpTRES="+acctmgr.TRESText(grp))
 		case "GuaranteedTRES":
-			out = append(out, "GuaranteedTRES="+acctmgr.TRESText(q.GuaranteedTRES))
+			out = append(out, "GuaranteedTRES="+acctmgr.TRESText(guaranteed))
 		case "Preempt":
 			out = append(out, "Preempt="+strings.Join(q.Preempt, ","))
+		case "GrpSubmitJobs":
+			out = append(out, "GrpSubmitJobs="+limitText(q.GrpSubmit))
+		case "Flags+":
+			out = append(out, "Flags="+q.Flags.String())
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+// limitText writes a limit on a number of jobs; there may be none.
+func limitText(l model.Limit) string {
+	if n, set := l.Value(); set {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
 }
 
 // anyFresh reports whether a setting names what this dry run would have made.
@@ -303,6 +346,13 @@ func (m *making) partition(s *pools.Step) (migrate.Kind, string, error) {
 		rq.Set = append(rq.Set, model.KV{Key: key, Value: value})
 	}
 	line := "gcontrol " + verb + " PartitionName=" + s.Name + " " + strings.Join(words, " ")
+	if p == nil {
+		m.r.Add(migrate.Person, s.File, s.Line, s.Key, "the next gcontrol reconfigure takes partition %s out again unless "+
+			"gbatch.conf has this line: PartitionName=%[1]s %s", s.Name, strings.Join(words, " "))
+	} else {
+		m.r.Add(migrate.Person, s.File, s.Line, s.Key, "partition %s was there: the next gcontrol reconfigure undoes the "+
+			"change unless its line in gbatch.conf has %s", s.Name, strings.Join(words, " "))
+	}
 	if m.dryRun {
 		return migrate.Translated, line, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/plain"
@@ -15,15 +16,20 @@ type Alert struct {
 	Gres         string // gpu:3; "" for nodes
 	Reason       string
 	Nodes        []string
-	Daemon       string // which one, in words; "": it is about nodes
-	Jobs         int    // jobs with resources there
+	Daemon       string // which one, in words, or which limit, or whose money; "": it is about nodes
+	Jobs         int    // jobs with resources there, or under the limit
 }
 
 // Environ gives the variables of a call at some second.
 func (a *Alert) Environ(second int64) []string {
+	daemon, limit := a.Daemon, ""
+	if strings.HasPrefix(a.Event, "usage_") {
+		daemon, limit = "", a.Daemon
+	}
 	return []string{"GBATCH_ALERT=" + a.Event, "GBATCH_ALERT_LEVEL=" + a.Level,
 		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.Nodes), "GBATCH_ALERT_GRES=" + a.Gres,
-		"GBATCH_ALERT_REASON=" + plain.Line(a.Reason), "GBATCH_ALERT_DAEMON=" + a.Daemon,
+		"GBATCH_ALERT_REASON=" + plain.Line(a.Reason), "GBATCH_ALERT_DAEMON=" + daemon,
+		"GBATCH_ALERT_LIMIT=" + limit,
 		"GBATCH_ALERT_JOBS=" + strconv.Itoa(a.Jobs), "GBATCH_ALERT_TIME=" + strconv.FormatInt(second, 10)}
 }
 

@@ -252,6 +252,8 @@ func (s *stream) begin(ctx context.Context) (at state.Place, ok bool) {
 			": that index is of another life of it. All that is known here follows.", Index: now.Index,
 			Since: idOf(at), From: idOf(lost)}, "")
 		at = lost
+	case at.Index == 0: // all that is known was asked for
+		at = lost
 	case at.Before(lost):
 		s.gap(at, lost)
 		at = lost

@@ -149,6 +149,9 @@ func TestStream(t *testing.T) {
 	if text := open(t, other, "since=2", "").until(`"n4"`); strings.Contains(text, "event: gap") {
 		t.Errorf("nothing is missing after entry 2:\n%s", text)
 	}
+	if text := open(t, other, "since=0", "").until(`"n4"`); strings.Contains(text, "event: gap") {
+		t.Errorf("all that is known was asked for:\n%s", text)
+	}
 	for _, since := range []string{"1.1", "2.1"} { // the snapshot may hold more of entry 2
 		text := open(t, other, "", since).until(`"n4"`)
 		if !strings.Contains(text, "event: gap") {

@@ -5,7 +5,8 @@
 // would send (package proto), made as the user; options of a task are read by gsubmit's table.
 //
 // Files: facade.go (the frame), routes.go (the table of paths, with examples), spec.go (the
-// specification, made from the types of the answers), tasks.go, position.go (places in the queue),
+// specification, made from the types of the answers), tasks.go, ended.go (those
+// that accounting has), position.go (places in the queue),
 // gpus.go (GPUs, pools, quotas, the queue), history.go (samples over time), money.go (balances,
 // costs, invoices).
 package facade

@@ -1,12 +1,14 @@
 package facade
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +111,9 @@ type failure struct {
 
 // answer makes a route's answer, and waits until its user may move so much.
 func (q *request) answer(t route, id string) ([]byte, error) {
+	if err := q.only(t.query); err != nil {
+		return nil, err
+	}
 	answer, err := t.run(q, id)
 	if err != nil {
 		return nil, err
@@ -146,16 +151,46 @@ func (q *request) stream(kind uint16, rq proto.Message, each func(part []byte) e
 	return err
 }
 
-// body reads what was sent. Members that nothing reads are errors.
+// body reads what was sent, an object. Members that nothing reads are errors.
 func (q *request) body(to any) error {
 	d := json.NewDecoder(http.MaxBytesReader(nil, q.r.Body, maxBody))
 	d.DisallowUnknownFields()
 	err := d.Decode(to)
 	if err == nil && d.Decode(new(any)) != io.EOF {
-		err = errors.New("something follows the object")
+		return bad("the body can't be read: something follows the object")
 	}
 	if err != nil {
-		return bad("the body can't be read: %v", err)
+		return bad("%s", unreadable(err, to))
 	}
 	return nil
+}
+
+// unreadable says what is wrong with a body that is no JSON of what to is.
+func unreadable(err error, to any) string {
+	var typ *json.UnmarshalTypeError
+	var bad *json.SyntaxError
+	var large *http.MaxBytesError
+	name, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	switch {
+	case errors.Is(err, io.EOF):
+		return "there is no body: a JSON object is wanted"
+	case errors.As(err, &typ):
+		wants := map[reflect.Kind]string{reflect.Float64: "a number", reflect.String: "a text", reflect.Slice: "a list",
+			reflect.Struct: "an object", reflect.Map: "an object"}[typ.Type.Kind()]
+		what, _, _ := strings.Cut(typ.Value, " ")
+		return fmt.Sprintf("%s has to be %s, not a JSON %s", cmp.Or(typ.Field, "the body"), cmp.Or(wants, "something else"),
+			what)
+	case errors.As(err, &bad):
+		return fmt.Sprintf("the body can't be read: it is no JSON from byte %d on", bad.Offset)
+	case errors.As(err, &large):
+		return fmt.Sprintf("the body can't be read: it has more than %d bytes", large.Limit)
+	case unknown:
+		var names []string
+		for i, t := 0, reflect.TypeOf(to).Elem(); i < t.NumField(); i++ {
+			member, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			names = append(names, member)
+		}
+		return name + ": there is no such member; there are " + strings.Join(names, ", ")
+	}
+	return "the body can't be read: it ends too early"
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/ctld/pools"
 	"gbatch/internal/ask"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -23,10 +24,10 @@ type unit struct {
 
 var errEnough = errors.New("enough")
 
-// units gives the cluster's GPUs, without parts of GPUs.
-func (q *request) units() (list []unit, err error) {
+// units gives the cluster's GPUs, or those of some nodes, without parts of GPUs.
+func (q *request) units(of []string) (list []unit, err error) {
 	nodes := 0
-	err = q.stream(proto.KindNodes, &proto.NodesRequest{Units: true}, func(part []byte) error {
+	err = q.stream(proto.KindNodes, &proto.NodesRequest{Names: of, Units: true}, func(part []byte) error {
 		var chunk proto.NodesChunk
 		if err := proto.Decode(part, &chunk); err != nil {
 			return err
@@ -62,17 +63,26 @@ func (u *unit) status() string {
 // Answers about GPUs.
 type (
 	gpu struct {
-		ID          string  `json:"id"`
-		Node        string  `json:"node"`
-		Index       int32   `json:"index"`
-		Type        string  `json:"type"`
-		Status      string  `json:"status" enum:"idle,busy,offline"`
-		TaskID      *string `json:"task_id"`
-		Utilization *int32  `json:"utilization"` // percent
-		UsedMiB     *int64  `json:"memory_used_mb"`
-		AllMiB      *int64  `json:"memory_total_mb"`
-		TempC       *int32  `json:"temperature"`
-		Reason      string  `json:"reason,omitempty"`
+		ID          string     `json:"id"`
+		Node        string     `json:"node"`
+		Index       int32      `json:"index"`
+		Type        string     `json:"type"`
+		Product     string     `json:"product"` // as the driver names it
+		Status      string     `json:"status" enum:"idle,busy,offline"`
+		TaskID      *string    `json:"task_id"`     // of the one task that has it, or shares of it
+		TaskIDs     []string   `json:"task_ids"`    // of all tasks
+		Shares      *gpuShares `json:"shares"`      // null: nobody has shares of it
+		Utilization *int32     `json:"utilization"` // percent
+		UsedMiB     *int64     `json:"memory_used_mb"`
+		FreeMiB     *int64     `json:"memory_free_mb"`
+		AllMiB      *int64     `json:"memory_total_mb"`
+		TempC       *int32     `json:"temperature"`
+		Reason      string     `json:"reason,omitempty"`
+	}
+	gpuShares struct {
+		Name  string `json:"name"` // shard, mps, gpuram
+		Used  int32  `json:"used"`
+		Total int32  `json:"total"`
 	}
 	gpusReply struct {
 		GPUs  []gpu `json:"gpus"`
@@ -81,8 +91,8 @@ type (
 	quotaClass struct {
 		Quota     float64 `json:"quota"` // 0 to 1
 		Limit     int64   `json:"limit"`
-		Used      int64   `json:"used"`
-		Available int64   `json:"available"`
+		Used      float64 `json:"used"` // with parts of GPUs
+		Available float64 `json:"available"`
 	}
 	quotaReply struct {
 		Total  int64      `json:"total_gpus"`
@@ -111,10 +121,12 @@ type (
 		Experiments []experiment `json:"experiments"`
 	}
 	stat struct {
-		Pending    int64  `json:"pending_jobs"`
-		Usage      int64  `json:"current_usage"`
-		Max        *int64 `json:"max_capacity"`
-		Guaranteed int64  `json:"guaranteed_capacity"`
+		Pending    int64   `json:"pending_jobs"`
+		Usage      float64 `json:"current_usage"` // with parts of GPUs
+		Max        *int64  `json:"max_capacity"`
+		Guaranteed int64   `json:"guaranteed_capacity"`
+
+		micros int64 // the usage
 	}
 	queueReply struct {
 		Running     bool              `json:"scheduler_running"`
@@ -141,7 +153,7 @@ type (
 
 // gpus lists GPUs.
 func (q *request) gpus(string) (any, error) {
-	list, err := q.units()
+	list, err := q.units(q.words("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +161,18 @@ func (q *request) gpus(string) (any, error) {
 	for i := range list {
 		u := &list[i]
 		g := gpu{ID: "GPU-" + strconv.Itoa(int(u.Index)), Node: u.Node, Index: u.Index, Type: u.Type,
-			Status: u.status(), Reason: u.Why,
-			Utilization: known(u.Util), UsedMiB: known(u.UsedMiB), AllMiB: known(u.AllMiB), TempC: known(u.TempC)}
-		if u.Job != "" && u.Job != proto.HiddenJob {
-			id := "task-" + u.Job
-			g.TaskID = &id
+			Product: u.Product, TaskIDs: []string{}, Status: u.status(), Reason: u.Why, Utilization: known(u.Util),
+			UsedMiB: known(u.UsedMiB), FreeMiB: known(u.FreeMiB), AllMiB: known(u.AllMiB), TempC: known(u.TempC)}
+		for _, job := range u.Jobs {
+			if job != proto.HiddenJob {
+				g.TaskIDs = append(g.TaskIDs, "task-"+job)
+			}
+		}
+		if len(u.Jobs) == 1 && len(g.TaskIDs) == 1 {
+			g.TaskID = &g.TaskIDs[0]
+		}
+		if u.Share != "" {
+			g.Shares = &gpuShares{u.Share, u.SharesUsed, u.SharesAll}
 		}
 		out = append(out, g)
 	}
@@ -183,20 +202,23 @@ func share(a, b int64) float64 {
 	if b == 0 {
 		return 0
 	}
-	return math.Round(float64(a)/float64(b)*1e4) / 1e4
+	return rounded(float64(a) / float64(b))
 }
+
+// rounded gives a number four digits behind the point.
+func rounded(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
 // unfinished gives each task that waits or runs, as the caller may see them.
 func (q *request) unfinished(see func(*Task)) error {
-	rules, now := &ask.Rulebook{}, q.f.Cluster.Facts().Now
+	rules, facts := &ask.Rulebook{}, q.f.Cluster.Facts()
 	return q.each(proto.JobFilter{States: slices.DeleteFunc(model.JobStates(), model.JobState.Finished)}, rules,
-		func(j *model.Job) { see(taskOf(j, rules.Of(j), now)) })
+		func(j *model.Job) { see(taskOf(j, rules.Of(j), &facts)) })
 }
 
 // quota says what tasks of high and of low priority may hold, and what they do hold: all of them, whoever asks.
 func (q *request) quota(string) (any, error) {
 	facts := q.f.Cluster.Facts()
-	total, held := int64(0), map[string]int64{}
+	total, held := int64(0), map[pools.Class]int64{}
 	facts.Nodes(func(n *model.Node) bool {
 		for i := range n.Def.Gres {
 			if n.Def.Gres[i].Name == model.GPUName {
@@ -210,34 +232,33 @@ func (q *request) quota(string) (any, error) {
 			}
 			for i := range j.Run.Alloc.Nodes {
 				if a := &j.Run.Alloc.Nodes[i]; a.Node == n.Def.Name {
-					for k := range a.Gres {
-						if a.Gres[k].Name == model.GPUName {
-							held[classOf(j.Spec)] += int64(a.Gres[k].Index.Count())
-						}
-					}
+					held[pools.ClassOf(facts.View, j)] += a.GPUMicros()
 				}
 			}
 		}
 		return true
 	})
-	of := func(class string) quotaClass {
-		most := total
-		for _, name := range classes[class] {
+	of := func(class pools.Class) quotaClass {
+		most, limited := int64(0), false
+		for _, name := range class.QOS() { // of a QOS without a limit there is nothing to say
 			if x := facts.QOS(name); x != nil {
 				if n := limit(x.GrpTRES, total); n >= 0 {
-					most = min(n, total)
+					most, limited = most+n, true
 				}
-				break
 			}
 		}
-		return quotaClass{Quota: share(most, total), Limit: most, Used: held[class], Available: max(0, most-held[class])}
+		if most = min(most, total); !limited {
+			most = total
+		}
+		used := rounded(float64(held[class]) / model.GPU)
+		return quotaClass{Quota: share(most, total), Limit: most, Used: used, Available: max(0, rounded(float64(most)-used))}
 	}
-	return quotaReply{Total: total, Online: of(high), Batch: of(low)}, nil
+	return quotaReply{Total: total, Online: of(pools.Online), Batch: of(pools.Batch)}, nil
 }
 
 // pools are the partitions.
 func (q *request) pools(string) (any, error) {
-	units, err := q.units()
+	units, err := q.units(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -316,38 +337,61 @@ func experimentOf(t *Task) experiment {
 	return e
 }
 
+// heldText names the GPUs of which a job has something: 0,1, or n1/0,n2/0 where several nodes have GPUs.
+func heldText(j *model.Job, nodes bool) string {
+	var names []string
+	for i := range j.Run.Alloc.Nodes {
+		n := &j.Run.Alloc.Nodes[i]
+		gpusOf(n).Each(func(u int) bool {
+			name := strconv.Itoa(u)
+			if nodes {
+				name = n.Node + "/" + name
+			}
+			names = append(names, name)
+			return true
+		})
+	}
+	return strings.Join(names, ",")
+}
+
 // queue describes the queue, by GPUs and by QOS.
 func (q *request) queue(string) (any, error) {
-	units, err := q.units()
+	units, err := q.units(nil)
 	if err != nil {
 		return nil, err
 	}
+	several := slices.ContainsFunc(units, func(u unit) bool { return u.Node != units[0].Node })
 	total, facts := int64(len(units)), q.f.Cluster.Facts()
 	groups, stats := map[string]*group{}, map[string]*stat{}
 	var mine, queued, runs, listed int
 	err = q.unfinished(func(t *Task) {
 		e := experimentOf(t)
-		name := t.job.Spec.QOS
-		if stats[name] == nil {
-			s := &stat{}
-			if x := facts.QOS(name); x != nil {
-				s.Max, s.Guaranteed = known(limit(x.GrpTRES, total)), max(0, limit(x.GuaranteedTRES, total))
+		var of []*stat
+		for _, name := range pools.QOSOf(facts.View, t.job) {
+			if stats[name] == nil {
+				s := &stat{}
+				if x := facts.QOS(name); x != nil {
+					s.Max, s.Guaranteed = known(limit(x.GrpTRES, total)), max(0, limit(x.GuaranteedTRES, total))
+				}
+				stats[name] = s
 			}
-			stats[name] = s
+			of = append(of, stats[name])
 		}
 		key := "auto"
 		switch {
 		case e.Status == "running":
 			runs++
-			stats[name].Usage += int64(len(t.Allocated))
-			var ids []string
-			for _, g := range t.Allocated {
-				ids = append(ids, g[strings.LastIndexByte(g, '-')+1:])
+			if t.job.Run != nil && t.job.Run.Alloc != nil {
+				key = heldText(t.job, several)
+				for _, s := range of {
+					s.micros += t.job.Run.Alloc.GPUMicros()
+				}
 			}
-			key = strings.Join(ids, ",")
 		case e.Status == "queued":
 			queued++
-			stats[name].Pending++
+			for _, s := range of {
+				s.Pending++
+			}
 			if t.job.Spec.UID == q.who.UID {
 				mine++
 			}
@@ -367,6 +411,9 @@ func (q *request) queue(string) (any, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, s := range stats {
+		s.Usage = rounded(float64(s.micros) / model.GPU)
 	}
 	var busy, free int64
 	for i := range units {

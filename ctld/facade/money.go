@@ -84,13 +84,16 @@ func (q *request) words(name string) (out []string) {
 }
 
 // only refuses parameters that are not in a list.
-func (q *request) only(lists ...[][2]string) error {
+func (q *request) only(list [][2]string) error {
 	var names []string
-	for _, p := range slices.Concat(lists...) {
+	for _, p := range list {
 		names = append(names, p[0])
 	}
 	for name := range q.r.URL.Query() {
-		if !slices.Contains(names, name) {
+		switch {
+		case len(names) == 0:
+			return bad("%s: there is no such parameter; this path has none", name)
+		case !slices.Contains(names, name):
 			return bad("%s: there is no such parameter; there are %s", name, strings.Join(names, ", "))
 		}
 	}
@@ -145,9 +148,6 @@ func (q *request) purse(rq proto.MoneyRequest) (*proto.MoneyChunk, error) {
 
 // balances lists the money of accounts.
 func (q *request) balances(string) (any, error) {
-	if err := q.only(moneyQuery[:1]); err != nil {
-		return nil, err
-	}
 	all, err := q.purse(proto.MoneyRequest{})
 	if err != nil {
 		return nil, err
@@ -175,6 +175,9 @@ func (q *request) costs() (rq proto.ReportRequest, bills []price.Bill, running i
 	if rq.Start >= rq.End {
 		return rq, nil, 0, bad("the time ends before it begins")
 	}
+	if !q.f.Cluster.Facts().Config().Params.Price.Priced() { // as balances and invoices: nothing has cost anything
+		return rq, nil, 0, nil
+	}
 	if len(rq.Users) > 0 {
 		rq.By = proto.ByUser
 	}
@@ -191,9 +194,6 @@ func (q *request) costs() (rq proto.ReportRequest, bills []price.Bill, running i
 
 // usage is what runs cost by account and resource, or what running jobs hold.
 func (q *request) usage(string) (any, error) {
-	if err := q.only(moneyQuery, usageQuery); err != nil {
-		return nil, err
-	}
 	if current, err := q.is("current"); err != nil {
 		return nil, err
 	} else if current {
@@ -221,9 +221,6 @@ var (
 
 // invoices lists those that were made, or drafts.
 func (q *request) invoices(string) (any, error) {
-	if err := q.only(moneyQuery, invoiceQuery); err != nil {
-		return nil, err
-	}
 	draft, err := q.is("draft")
 	if err != nil {
 		return nil, err

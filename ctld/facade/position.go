@@ -51,8 +51,11 @@ var positionQuery = [][2]string{{"partition", "of this one's queue"}, {"limit", 
 
 // positions lists the first tasks of the queue.
 func (q *request) positions(string) (any, error) {
-	if err := q.only(positionQuery); err != nil {
-		return nil, err
+	facts := q.f.Cluster.Facts()
+	for _, name := range q.words("partition") {
+		if facts.Partition(name) == nil {
+			return nil, bad("partition=%s: there is no such partition", name)
+		}
 	}
 	f, most := proto.JobFilter{States: []model.JobState{model.Pending}, Partitions: q.words("partition")}, firstTasks
 	if v := q.r.URL.Query().Get("limit"); v != "" {

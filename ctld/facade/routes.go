@@ -72,8 +72,11 @@ func routes() []route {
 		{method: "DELETE", path: "/tasks/{id}", about: "cancels a task", status: ok, run: (*request).cancel,
 			answer: cancelled{}, name: "task-1", gets: `{"success":true,"task_id":"task-1","status":"failed"}`},
 		{method: "GET", path: "/gpus", about: "GPUs: idle, busy or offline", status: ok, run: (*request).gpus,
-			answer: gpusReply{}, gets: `{"gpus":[{"id":"GPU-0","node":"n1","index":0,"type":"a100","status":"busy",` +
-				`"task_id":"task-1","utilization":97,"memory_used_mb":40000,"memory_total_mb":81920,"temperature":60}],` +
+			answer: gpusReply{}, query: [][2]string{{"node", "names, with commas between"}}, asks: "node=n1",
+			gets: `{"gpus":[{"id":"GPU-0","node":"n1","index":0,"type":"a100","product":"NVIDIA A100-SXM4-80GB",` +
+				`"status":"busy",` +
+				`"task_id":"task-1","task_ids":["task-1"],"shares":null,"utilization":97,"memory_used_mb":40000,` +
+				`"memory_free_mb":41920,"memory_total_mb":81920,"temperature":60}],` +
 				`"total":1}`},
 		{method: "GET", path: "/quota", about: "GPUs of tasks of high (online) and low (batch) priority", status: ok,
 			run: (*request).quota, answer: quotaReply{}, gets: `{"total_gpus":10,"online":{"quota":0.7,"limit":7,"used":2,` +

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"path"
 	"slices"
@@ -13,13 +15,17 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/ctld/pools"
+	"gbatch/ctld/rest"
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
 	jobrequest "gbatch/internal/cli/request"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/internal/state"
 )
 
 // Task is a job as this interface shows it.
@@ -27,7 +33,7 @@ type Task struct {
 	TaskID     string   `json:"task_id"`
 	Status     string   `json:"status" enum:"pending,running,success,failed"`
 	Priority   string   `json:"priority" enum:"high,low"`
-	GPUCount   int64    `json:"gpu_count"`
+	GPUCount   float64  `json:"gpu_count"`      // 0.5: half of one
 	Allocated  []string `json:"allocated_gpus"` // GPU-0, with more than one node n1/GPU-0
 	CreatedAt  *string  `json:"created_at"`
 	StartedAt  *string  `json:"started_at"`
@@ -55,11 +61,11 @@ const (
 	lowNice = 1000
 )
 
-// classes are the names of QOS that stand for a priority; the first one that there is counts.
-var classes = map[string][]string{high: {high, "online"}, low: {low, "batch"}}
+// classes are the classes of jobs by their words here.
+var classes = map[string]pools.Class{high: pools.Online, low: pools.Batch}
 
-func classOf(sp *model.Spec) string {
-	if slices.Contains(classes[low], sp.QOS) || sp.Nice > 0 {
+func classOf(v *state.View, j *model.Job) string {
+	if pools.ClassOf(v, j) == pools.Batch {
 		return low
 	}
 	return high
@@ -87,30 +93,23 @@ func statusOf(j *model.Job) string {
 }
 
 // taskOf makes a task of a job.
-func taskOf(j *model.Job, rules *model.AskRules, now model.Time) *Task {
-	t := &Task{TaskID: "task-" + jobtext.JobID(j), Status: statusOf(j), Priority: classOf(j.Spec), Name: j.Spec.Name,
-		User: j.Spec.User, CreatedAt: stamp(j.Submit), Allocated: []string{}, Nodes: []string{}, job: j}
-	for _, g := range ask.Asked(j.Spec, rules).Gres {
-		if g.Name == model.GPUName {
-			t.GPUCount += g.Count
-		}
-	}
+func taskOf(j *model.Job, rules *model.AskRules, facts *rest.Facts) *Task {
+	t := &Task{TaskID: "task-" + jobtext.JobID(j), Status: statusOf(j), Priority: classOf(facts.View, j),
+		Name: j.Spec.Name, User: j.Spec.User, CreatedAt: stamp(j.Submit), Allocated: []string{}, Nodes: []string{}, job: j}
+	t.GPUCount = gpusAsked(j, rules, facts.View)
 	if j.Run != nil && j.Run.Alloc != nil {
 		t.StartedAt = stamp(j.Run.Start)
 		t.Nodes = j.Run.Alloc.NodeNames()
 		for i := range j.Run.Alloc.Nodes {
 			n := &j.Run.Alloc.Nodes[i]
-			for _, g := range n.Gres {
-				for u := 0; g.Name == model.GPUName && u <= g.Index.Max(); u++ {
-					if g.Index.Has(u) {
-						name := "GPU-" + strconv.Itoa(u)
-						if len(j.Run.Alloc.Nodes) > 1 {
-							name = n.Node + "/" + name
-						}
-						t.Allocated = append(t.Allocated, name)
-					}
+			gpusOf(n).Each(func(u int) bool {
+				name := "GPU-" + strconv.Itoa(u)
+				if len(j.Run.Alloc.Nodes) > 1 {
+					name = n.Node + "/" + name
 				}
-			}
+				t.Allocated = append(t.Allocated, name)
+				return true
+			})
 		}
 	}
 	if j.End != nil && j.State.Finished() {
@@ -123,9 +122,57 @@ func taskOf(j *model.Job, rules *model.AskRules, now model.Time) *Task {
 		}
 	}
 	if t.Status == "pending" || t.Status == "failed" {
-		t.Error = cmp.Or(j.Why, j.ReasonAt(now).String())
+		t.Error = cmp.Or(j.Why, j.ReasonAt(facts.Now).String())
 	}
 	return t
+}
+
+// gpusOf gives the GPUs of which a job has something on a node.
+func gpusOf(n *model.NodeAlloc) (all model.Bits) {
+	for i := range n.Gres {
+		switch g := &n.Gres[i]; {
+		case g.Share != nil:
+			all = all.With(int(g.Share.GPU))
+		case g.Name == model.GPUName:
+			all = all.Or(g.Index)
+		}
+	}
+	return all
+}
+
+// gpusAsked says how many GPUs a job asks for: of shares, what part of a GPU they are. If their number is given, that
+// depends on the GPU; of a job that waits it is as on the first node that has some.
+func gpusAsked(j *model.Job, rules *model.AskRules, v *state.View) float64 {
+	gres := ask.Asked(j.Spec, rules).Gres
+	if slices.ContainsFunc(gres, func(g model.GresCount) bool { return model.IsShare(g.Name) }) {
+		if j.Run != nil && j.Run.Alloc != nil {
+			return rounded(float64(j.Run.Alloc.GPUMicros()) / model.GPU)
+		}
+		for i := range j.Spec.Gres { // --gpus=0.5
+			if g := &j.Spec.Gres[i]; g.Milli > 0 {
+				return float64(g.Milli) / 1000
+			}
+		}
+	}
+	return partOf(gres, v)
+}
+
+// mostShares gives the most shares of a kind that a GPU has, of the first node that has some.
+func mostShares(v *state.View, kind string) (most int64) {
+	if v == nil || !model.IsShare(kind) {
+		return 0
+	}
+	v.Nodes(func(n *model.Node) bool {
+		for i := range n.Def.Gres {
+			for _, x := range n.Def.Gres[i].Over {
+				if n.Def.Gres[i].Name == kind {
+					most = max(most, int64(x.Count))
+				}
+			}
+		}
+		return most == 0
+	})
+	return most
 }
 
 // each gives the jobs that match, in no order that means anything; of an array that is named its own record comes
@@ -166,11 +213,17 @@ func (q *request) newest(f proto.JobFilter, keep func(*model.Job) bool, most int
 		jobs = append(jobs, j)
 	})
 	cut()
-	now := q.f.Cluster.Facts().Now
+	facts := q.f.Cluster.Facts()
 	for _, j := range jobs {
-		list = append(list, taskOf(j, rules.Of(j), now))
+		list = append(list, taskOf(j, rules.Of(j), &facts))
 	}
 	return list, total, err
+}
+
+// newestOf cuts a list to the newest tasks, the newest first.
+func newestOf(list []*Task, most int) []*Task {
+	slices.SortStableFunc(list, func(a, b *Task) int { return cmp.Compare(b.job.ID, a.job.ID) })
+	return list[:min(most, len(list))]
 }
 
 // ref reads a task's number: task-12, 12, 12_3.
@@ -186,7 +239,8 @@ func ref(id string) (model.JobRef, error) {
 type (
 	tasksReply struct {
 		Tasks []*Task `json:"tasks"`
-		Total int     `json:"total"` // that match, whatever limit= says
+		Total int     `json:"total"`          // that match, whatever limit= says
+		Note  string  `json:"note,omitempty"` // what is missing, and why
 	}
 	submitted struct {
 		TaskID    string `json:"task_id"`
@@ -225,8 +279,6 @@ func (q *request) tasks(string) (any, error) {
 				return nil, bad("limit=%s: it is 1 to %d", v, maxTasks)
 			}
 			most = n
-		default:
-			return nil, bad("%s: there is no such parameter; there are status, user, limit", name)
 		}
 	}
 	want := set.Get("status")
@@ -234,25 +286,13 @@ func (q *request) tasks(string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tasksReply{append([]*Task{}, list...), total}, nil
-}
-
-// one gives a task.
-func (q *request) one(id string) (*Task, error) {
-	r, err := ref(id)
-	if err != nil {
-		return nil, err
+	note := ""
+	if want == "success" || want == "failed" {
+		var more int
+		list, more, note = q.lately(want, f.Users, list, most)
+		total += more
 	}
-	var first *model.Job // of an array its own record, or its first task
-	rules := &ask.Rulebook{}
-	err = q.each(proto.JobFilter{Jobs: []model.JobRef{r}}, rules, func(j *model.Job) { first = cmp.Or(first, j) })
-	if err == nil && first == nil {
-		err = &wrong{http.StatusNotFound, "there is no task " + id}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return taskOf(first, rules.Of(first), q.f.Cluster.Facts().Now), nil
+	return tasksReply{append([]*Task{}, list...), total, note}, nil
 }
 
 func (q *request) task(id string) (any, error) { return q.one(id) }
@@ -261,7 +301,7 @@ func (q *request) task(id string) (any, error) { return q.one(id) }
 // before those of the user's login shell; with a PATH among them that shell is not asked.
 type submission struct {
 	Priority    string            `json:"priority,omitempty" enum:"high,low"`
-	GPUCount    *int              `json:"gpu_count,omitempty"`
+	GPUCount    *float64          `json:"gpu_count,omitempty"` // below 1: a part of one
 	Command     string            `json:"command"`
 	Name        string            `json:"name,omitempty"`
 	Directory   string            `json:"directory,omitempty"`
@@ -278,8 +318,8 @@ func (q *request) submit(string) (any, error) {
 	switch {
 	case s.Priority != high && s.Priority != low && s.Priority != "":
 		return nil, bad("priority is \"high\" or \"low\", not %q", s.Priority)
-	case s.GPUCount != nil && *s.GPUCount < 0:
-		return nil, bad("gpu_count is 0 or more, not %d", *s.GPUCount)
+	case s.GPUCount != nil && (*s.GPUCount < 0 || *s.GPUCount > 1 && *s.GPUCount != math.Trunc(*s.GPUCount)):
+		return nil, bad("gpu_count is a whole number, or a part of one GPU such as 0.5, not %v", *s.GPUCount)
 	case strings.TrimSpace(s.Command) == "":
 		return nil, bad("the task has no command")
 	case s.Directory != "" && !path.IsAbs(s.Directory):
@@ -287,7 +327,7 @@ func (q *request) submit(string) (any, error) {
 	}
 	words := []string{"--job-name=" + cmp.Or(s.Name, "task")}
 	if s.GPUCount != nil && *s.GPUCount > 0 {
-		words = append(words, "--gpus="+strconv.Itoa(*s.GPUCount))
+		words = append(words, "--gpus="+strconv.FormatFloat(*s.GPUCount, 'f', -1, 64))
 	}
 	for _, o := range s.Options {
 		if !strings.HasPrefix(o, "--") {
@@ -302,7 +342,7 @@ func (q *request) submit(string) (any, error) {
 		return 0, fmt.Errorf("'%s' is no number of seconds since 1970", v)
 	})
 	if err != nil {
-		return nil, bad("%v", err)
+		return nil, bad("%s", plainly(err))
 	}
 	sp := &got.Spec
 	note := q.priority(s.Priority, sp)
@@ -337,6 +377,19 @@ func (q *request) submit(string) (any, error) {
 	return submitted{"task-" + strconv.Itoa(int(done.Job)), "pending", created, note}, nil
 }
 
+// plainly says what is wrong with options, without a command's name and its help.
+func plainly(err error) string {
+	var own *getopt.Error
+	if !errors.As(err, &own) {
+		return err.Error()
+	}
+	text := "options: " + strings.ReplaceAll(own.Text, "\n", "; ")
+	if own.Hint != "" {
+		text += " (" + own.Hint + ")"
+	}
+	return text
+}
+
 // priority gives a task its priority: a QOS that stands for it, if the task's account may use it, or for low a nice
 // value. What the task's options say comes first. note says why a QOS that there is was not used.
 func (q *request) priority(class string, sp *model.Spec) (note string) {
@@ -346,7 +399,7 @@ func (q *request) priority(class string, sp *model.Spec) (note string) {
 		part = sp.Partitions[0]
 	}
 	allowed, _ := v.QOSOf(account, q.who.User, part)
-	for _, name := range classes[class] {
+	for _, name := range classes[class].QOS() {
 		switch {
 		case sp.QOS != "" || v.QOS(name) == nil:
 		case !v.Config().Params.EnforceQOS || slices.Contains(allowed, name):
@@ -374,10 +427,19 @@ func (q *request) cancel(id string) (any, error) {
 	}
 	rq := &proto.CancelRequest{Targets: []model.JobRef{r}}
 	var done proto.TargetsReply
-	if err := q.ask(rq.Kind(), rq, &done); err != nil {
-		return nil, err
+	err = q.ask(rq.Kind(), rq, &done)
+	if err == nil {
+		err = failed(&done)
 	}
-	if err := failed(&done); err != nil {
+	var own *rpc.Error
+	if errors.As(err, &own) && own.Code == proto.CodeInvalidJob { // accounting may know it
+		t, known := q.one(id)
+		if known == nil {
+			known = &wrong{http.StatusConflict, t.TaskID + " has ended: " + t.Status}
+		}
+		return nil, known
+	}
+	if err != nil {
 		return nil, err
 	}
 	t, err := q.one(id)

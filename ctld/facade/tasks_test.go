@@ -18,8 +18,11 @@ type queueOf struct {
 	jobs []*model.Job
 }
 
-func (c queueOf) Ask(_ context.Context, _ *proto.Caller, _ uint16, _ proto.Message,
+func (c queueOf) Ask(_ context.Context, _ *proto.Caller, kind uint16, _ proto.Message,
 	each func([]byte) error) (time.Duration, error) {
+	if kind != proto.KindJobs { // accounting has nothing
+		return 0, nil
+	}
 	for part := range slices.Chunk(c.jobs, proto.ChunkJobs) {
 		b, err := proto.Encode(&proto.JobsChunk{Jobs: part})
 		if err == nil {

@@ -11,15 +11,16 @@ import (
 
 // boards.go has names that are not Slurm's own, by which boards of older exporters and the product's sources ask.
 
-// units counts what nodes have of something, by what is done with it.
-type units struct{ alloc, idle, other float64 }
+// units counts what nodes have of something, by what is done with it: other is of nodes that take no jobs, and out is
+// out of service on nodes that do.
+type units struct{ alloc, idle, other, out float64 }
 
 // add counts those of a node; out of them are out of service, and no job has them.
 func (u *units) add(all, used, out float64, usable bool) {
 	u.alloc += used
 	if usable {
 		u.idle += all - used - out
-		u.other += out
+		u.out += out
 	} else {
 		u.other += all - used
 	}
@@ -76,10 +77,11 @@ func (s *scrape) boards(out *sink) {
 		name string
 		u    *units
 	}{{"cpus", &cpus}, {"gpus", &gpu}} {
-		total := x.u.alloc + x.u.idle + x.u.other
+		other := x.u.other + x.u.out
+		total := x.u.alloc + x.u.idle + other
 		gauge(out, "slurm_"+x.name+"_alloc", "", nil, x.u.alloc)
 		gauge(out, "slurm_"+x.name+"_idle", "", nil, x.u.idle)
-		gauge(out, "slurm_"+x.name+"_other", x.name+" of nodes that take no jobs, or out of service", nil, x.u.other)
+		gauge(out, "slurm_"+x.name+"_other", x.name+" of nodes that take no jobs, or out of service", nil, other)
 		gauge(out, "slurm_"+x.name+"_total", "", nil, total)
 		if x.name == "gpus" {
 			gauge(out, "slurm_gpus_utilization", "the part of the GPUs that is allocated, 0 to 1", nil,
@@ -133,7 +135,7 @@ func gpuTypes(out *sink, kinds map[string]*units) {
 		for _, x := range []struct {
 			state string
 			v     float64
-		}{{"allocated", u.alloc}, {"idle", u.idle}, {"unavailable", u.other}} {
+		}{{"allocated", u.alloc}, {"idle", u.idle}, {"unavailable", u.other}, {"out_of_service", u.out}} {
 			gauge(out, "gbatch_gpus", "GPUs by type and what is done with them",
 				[]string{"state", x.state, "type", kind}, x.v)
 		}

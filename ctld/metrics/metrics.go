@@ -6,6 +6,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"gbatch/ctld/pools"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -23,6 +24,8 @@ type Source struct {
 	Own   *Own // nil: nothing is known of the daemon itself
 	// Readings gives the last readings of a node's GPUs; nil: nobody has them here.
 	Readings func(node string) []proto.UnitReading
+	// IdleMS gives for how long GPUs of a node have done nothing, by number; nil: nobody has that here.
+	IdleMS func(node string) map[int32]int64
 	// FairShares gives the mean fair-share factor of each account's users; nil: nobody knows.
 	FairShares func() map[string]float64
 	// JobSeries is how many of the jobs that run have series of their own, those that began last: 0: none.
@@ -36,6 +39,7 @@ type Source struct {
 type scrape struct {
 	Source
 	what  string
+	users bool                // series of users and accounts too: of /metrics/all
 	resvs map[string]reserved // nodes in reservations that have begun
 }
 
@@ -44,6 +48,9 @@ func (s *scrape) wants(what string) bool { return s.what == "" || s.what == what
 // Gather gives the metrics.
 func (s *scrape) Gather() ([]*dto.MetricFamily, error) {
 	out := newSink()
+	if s.what == "all" {
+		s.what, s.users = "", true
+	}
 	if s.View.Config().Cluster == "" {
 		return nil, nil
 	}
@@ -150,7 +157,7 @@ func gpus(n *model.Node) (all, used, out float64) {
 			all += float64(g.Count)
 		}
 	}
-	taken := n.Used(model.GPUName)
+	taken := n.HeldGPUs()
 	return all, float64(taken.Count()), float64(n.OutOf(model.GPUName).Minus(taken).Count())
 }
 
@@ -228,11 +235,7 @@ func (t *tally) add(j *model.Job) {
 		a := &j.Run.Alloc.Nodes[i]
 		t.cpus += float64(a.CPUs.Count())
 		t.memory += float64(a.MemMiB) * mib
-		for k := range a.Gres {
-			if a.Gres[k].Name == "gpu" {
-				t.gpus += float64(a.Gres[k].Index.Count())
-			}
-		}
+		t.gpus += float64(a.GPUMicros()) / model.GPU
 	}
 }
 
@@ -244,9 +247,12 @@ func span(most, least *float64, v float64) {
 }
 
 // give gives a tally's metrics; prefix is slurm_jobs, slurm_user_jobs ...
-func (t *tally) give(out *sink, prefix string, labels []string) {
+func (t *tally) give(out *sink, prefix string, labels []string, but ...string) {
 	gauge(out, prefix, "", labels, t.all)
 	for _, s := range jobStates {
+		if slices.Contains(but, s.name) {
+			continue
+		}
 		v := 0.0
 		for _, state := range s.states {
 			v += t.states[state]
@@ -332,8 +338,8 @@ func (s *scrape) jobs(out *sink) {
 		accounts.get(j.Spec.Account).add(j)
 		if j.Run != nil {
 			parts.get(j.Run.Partition).add(j)
-			if !j.State.Finished() && !isLow(j.Spec) {
-				online += heldGPUs(j)
+			if !j.State.Finished() && j.Run.Alloc != nil && pools.ClassOf(s.View, j) == pools.Online {
+				online += float64(j.Run.Alloc.GPUMicros()) / model.GPU
 			}
 		} else {
 			for _, p := range j.Spec.Partitions {
@@ -374,12 +380,16 @@ func (s *scrape) jobs(out *sink) {
 			s.quotas(out, &accounts)
 		}
 	}
-	if s.what == "jobs-users-accts" { // as many series as there are users: only where they are asked for
+	if s.users || s.what == "jobs-users-accts" { // as many series as there are users: only where they are asked for
+		var there []string // what boards have under the same names, with the label user or account
+		if s.users {
+			there = []string{"pending", "running", "suspended"}
+		}
 		for _, name := range users.most(s.Series) {
-			users.of[name].give(out, "slurm_user_jobs", []string{"username", name})
+			users.of[name].give(out, "slurm_user_jobs", []string{"username", name}, there...)
 		}
 		for _, name := range accounts.most(s.Series) {
-			accounts.of[name].give(out, "slurm_account_jobs", []string{"account", name})
+			accounts.of[name].give(out, "slurm_account_jobs", []string{"account", name}, there...)
 		}
 	}
 	if s.wants("partitions") {

@@ -299,7 +299,7 @@ func read(t *testing.T, text string, open bool) *exposition {
 // Every path is well formed, in both formats, and has the names that boards know.
 func TestExposition(t *testing.T) {
 	src := source(cluster(t, 4, 10))
-	for _, path := range []string{"", "/jobs", "/nodes", "/partitions", "/jobs-users-accts", "/scheduler"} {
+	for _, path := range []string{"", "/jobs", "/nodes", "/partitions", "/jobs-users-accts", "/scheduler", "/all"} {
 		for _, open := range []bool{false, true} {
 			accept := map[bool]string{false: plainText, true: openMetrics}[open]
 			text := scrape(t, src, "/metrics"+path, accept)
@@ -551,7 +551,8 @@ func TestSharesOfWholes(t *testing.T) {
 	src := source(st.View())
 	x := read(t, scrape(t, src, "/metrics", plainText), false)
 	for series, want := range map[string]float64{`gbatch_gpus_out_of_service{type="a100"}`: 2,
-		`gbatch_gpus{state="idle",type="a100"}`: 62, `gbatch_gpus{state="unavailable",type="a100"}`: 18,
+		`gbatch_gpus{state="idle",type="a100"}`: 62, `gbatch_gpus{state="unavailable",type="a100"}`: 16,
+		`gbatch_gpus{state="out_of_service",type="a100"}`: 2,
 		"slurm_gpus_idle{}": 62, "slurm_gpus_other{}": 18, "slurm_gpus_total{}": 80} {
 		if got := x.series[series]; got != want {
 			t.Errorf("%s is %g, not %g", series, got, want)

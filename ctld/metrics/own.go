@@ -103,24 +103,6 @@ func (s *scrape) daemon(out *sink) {
 	}
 }
 
-// isLow reports whether a job counts against the quota of low priority, as /api/v1 tells them apart.
-func isLow(sp *model.Spec) bool { return sp.QOS == "low" || sp.QOS == "batch" || sp.Nice > 0 }
-
-// heldGPUs counts the GPUs that a job holds.
-func heldGPUs(j *model.Job) (n float64) {
-	if j.Run == nil || j.Run.Alloc == nil {
-		return 0
-	}
-	for i := range j.Run.Alloc.Nodes {
-		for k := range j.Run.Alloc.Nodes[i].Gres {
-			if g := &j.Run.Alloc.Nodes[i].Gres[k]; g.Name == model.GPUName {
-				n += float64(g.Index.Count())
-			}
-		}
-	}
-	return n
-}
-
 // quotas gives the GPUs that accounts may hold, and those that they and the accounts below them do hold.
 func (s *scrape) quotas(out *sink, accounts *tallies) {
 	limits, above := map[string]float64{}, map[string]string{}
@@ -173,8 +155,48 @@ func (s *scrape) quotas(out *sink, accounts *tallies) {
 // maxDepth is more than there are levels of accounts.
 const maxDepth = 100
 
+// idleLong is how long a GPU is held and does nothing until it counts as idle for long, milliseconds.
+const idleLong = 3600 * 1000
+
 // gpuUse is the use of the GPUs of one type.
-type gpuUse struct{ held, idle, measured, percent, out, usedMiB, allMiB float64 }
+type gpuUse struct{ held, idle, idleHour, measured, percent, out, usedMiB, allMiB float64 }
+
+// idleLong counts the GPUs of a node that have done nothing for an hour, all in the hands of one job. Jobs with shares
+// of a GPU come and go beside each other: it counts from the last one that came.
+func (s *scrape) idleLong(n *model.Node) (count int) {
+	if s.IdleMS == nil || len(n.Jobs) == 0 {
+		return 0
+	}
+	since := map[int32]model.Time{} // since when a GPU's jobs have it
+	for _, id := range n.Jobs {
+		j := s.View.Job(id)
+		if j == nil || j.Run == nil || j.Run.Alloc == nil {
+			continue
+		}
+		for i := range j.Run.Alloc.Nodes {
+			a := &j.Run.Alloc.Nodes[i]
+			for k := range a.Gres {
+				switch g := &a.Gres[k]; {
+				case a.Node != n.Def.Name:
+				case g.Share != nil:
+					since[g.Share.GPU] = max(since[g.Share.GPU], j.Run.SizedAt())
+				case g.Name == model.GPUName:
+					g.Index.Each(func(u int) bool {
+						since[int32(u)] = max(since[int32(u)], j.Run.SizedAt())
+						return true
+					})
+				}
+			}
+		}
+	}
+	idle := s.IdleMS(n.Def.Name)
+	for gpu, from := range since {
+		if idle[gpu] >= idleLong && int64(s.Now-from) >= idleLong {
+			count++
+		}
+	}
+	return count
+}
 
 // used gives what the GPUs do that jobs hold, as far as nodes tell it, and those that are out of service.
 func (s *scrape) used(out *sink) {
@@ -196,8 +218,9 @@ func (s *scrape) used(out *sink) {
 			kinds[kind] = u
 		}
 		u.out += float64(len(jobtext.OutUnits(n, model.GPUName)))
-		held := n.Used(model.GPUName)
+		held := n.HeldGPUs()
 		u.held += float64(held.Count())
+		u.idleHour += float64(s.idleLong(n))
 		if s.Readings == nil || held.Empty() {
 			return true
 		}
@@ -229,6 +252,8 @@ func (s *scrape) used(out *sink) {
 		}
 		gauge(out, "gbatch_gpus_measured", "allocated GPUs whose use is known", labels, u.measured)
 		gauge(out, "gbatch_gpus_allocated_idle", "allocated GPUs that do nothing", labels, u.idle)
+		gauge(out, "gbatch_gpus_allocated_idle_hour", "GPUs that one job has held for an hour in which they did nothing",
+			labels, u.idleHour)
 		if u.measured > 0 {
 			gauge(out, "gbatch_gpu_utilization_percent", "mean use of allocated GPUs", labels, u.percent/u.measured)
 			gauge(out, "gbatch_gpu_memory_used_bytes", "memory of allocated GPUs that is in use", labels, u.usedMiB*mib)

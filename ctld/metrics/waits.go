@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"net/http"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ func (w *Waits) ready() {
 		w.rpc = took("gbatch_rpc_seconds", "how long commands' requests took, without those that wait on purpose", 0.0001)
 		w.http = took("gbatch_http_request_seconds", "how long requests over HTTP took, without streams", 0.0001)
 		w.codes = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gbatch_http_requests_total",
-			Help: "requests over HTTP by the class of their status"}, []string{"code"})
+			Help: "requests over HTTP by the class of their status; 511, for bad tokens, is 4xx"}, []string{"code"})
 		w.write = took("gbatch_store_write_seconds", "how long writes of the log to the disk took", 0.0001)
 		w.ship = took("gbatch_accounting_put_seconds", "how long gdbd took for a batch of records", 0.001)
 		w.sent = prometheus.NewCounter(prometheus.CounterOpts{Name: "gbatch_accounting_records_total",
@@ -105,7 +106,11 @@ func (w *Waits) Answered(took time.Duration) {
 func (w *Waits) Served(status int, took time.Duration) {
 	w.ready()
 	w.http.Observe(took.Seconds())
-	w.codes.WithLabelValues(codeClasses[max(0, min(len(codeClasses)-1, status/100))]).Inc()
+	class := status / 100
+	if status == http.StatusNetworkAuthenticationRequired { // Slurm's answer to a bad token: the client's fault
+		class = 4
+	}
+	w.codes.WithLabelValues(codeClasses[max(0, min(len(codeClasses)-1, class))]).Inc()
 }
 
 var codeClasses = [...]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}

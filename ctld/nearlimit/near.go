@@ -11,6 +11,7 @@ import (
 type Near struct {
 	Limit string // GrpTRES=gres/gpu of account physics
 	Text  string // 7 of 8 are in use
+	Jobs  int64  // that hold something under it
 }
 
 // MaxNear bounds a list.
@@ -45,12 +46,13 @@ func Of(v *state.View, now model.Time, percent func(limit string) int64) []Near 
 			pool = a.Partition
 		}
 		n.held(whose, a.GrpTRES, tally, pool, false)
-		n.spent(whose, a.GrpTRESMins, used)
+		n.spent(whose, a.GrpTRESMins, used, tally)
 		return len(n.list) < MaxNear
 	})
 	v.AllQOS(func(q *model.QOS) bool {
-		n.held("QOS "+q.Name, q.GrpTRES, v.Tally(state.OfQOS, q.Name), "", q.Flags&model.QOSRelative != 0)
-		n.spent("QOS "+q.Name, q.GrpTRESMins, v.QOSUsage(q.Name))
+		tally := v.Tally(state.OfQOS, q.Name)
+		n.held("QOS "+q.Name, q.GrpTRES, tally, "", q.Flags&model.QOSRelative != 0)
+		n.spent("QOS "+q.Name, q.GrpTRESMins, v.QOSUsage(q.Name), tally)
 		return len(n.list) < MaxNear
 	})
 	return n.list
@@ -65,10 +67,14 @@ type near struct {
 }
 
 // add adds a limit that is near; unit is what one of the words is.
-func (n *near) add(name, tres, whose string, used, most, unit int64, said string) {
+func (n *near) add(name, tres, whose string, used, most, unit int64, said string, t *state.Tally) {
 	limit := name + "=" + tres + " of " + whose
 	if pct := n.percent(limit); pct > 0 && most > 0 && model.Scale(used, 100, 1) >= model.Scale(most, pct, 1) {
-		n.list = append(n.list, Near{limit, fmt.Sprintf("%d of %d %s", used/unit, most/unit, said)})
+		x := Near{Limit: limit, Text: fmt.Sprintf("%d of %d %s", used/unit, most/unit, said)}
+		if t != nil {
+			x.Jobs = t.Jobs
+		}
+		n.list = append(n.list, x)
 	}
 }
 
@@ -87,14 +93,14 @@ func (n *near) held(whose string, limits []model.TRESLimit, t *state.Tally, pool
 		}
 		for _, h := range t.TRES {
 			if h.TRES == l.TRES {
-				n.add("GrpTRES", l.TRES, whose, h.Count, most, 1, "are in use")
+				n.add("GrpTRES", l.TRES, whose, h.Count, most, 1, "are in use", t)
 			}
 		}
 	}
 }
 
 // spent compares what jobs have used, in minutes.
-func (n *near) spent(whose string, limits []model.TRESLimit, u *state.Usage) {
+func (n *near) spent(whose string, limits []model.TRESLimit, u *state.Usage, t *state.Tally) {
 	if u == nil || len(limits) == 0 {
 		return
 	}
@@ -111,7 +117,8 @@ func (n *near) spent(whose string, limits []model.TRESLimit, u *state.Usage) {
 			}
 		}
 		if !l.Percent { // minutes have no total
-			n.add("GrpTRESMins", l.TRES, whose, used, model.Scale(l.Count, minute, 1), minute, "minutes are used")
+			n.add("GrpTRESMins", l.TRES, whose, used, model.Scale(l.Count, minute, 1), minute,
+				"minutes are used", t)
 		}
 	}
 }

@@ -3,7 +3,8 @@
 //
 // It owns that sum. It doesn't own limits (internal/state, internal/sched) or texts (ginfo).
 //
-//	pools.go  Of: the pools of a view
+//	pools.go    Of: the pools of a view
+//	classes.go  whether a job is of high (online) or low (batch) priority
 //
 // It only reads facts: no clock, no socket, no lock.
 package pools

@@ -167,9 +167,7 @@ func nodeSums(v *state.View, now model.Time) map[string]*nodeSum {
 			used, away := int64(0), int64(0)
 			taken, broken := n.Used(g.Name), n.OutOf(g.Name)
 			if g.Name == model.GPUName { // one that jobs share is no whole GPU for others
-				for _, x := range n.Shared {
-					taken = taken.With(int(x.GPU))
-				}
+				taken = n.HeldGPUs()
 			}
 			for k := int(g.First); k < int(g.First+g.Count); k++ {
 				if taken.Has(k) {

@@ -122,7 +122,7 @@ func (s *Server) open3(w *answer, r *http.Request, path string) bool {
 		}
 	case "/openapi", "/openapi/v3", "/openapi.json", "/openapi.yaml":
 		s.specification(w, strings.HasSuffix(p, ".yaml"))
-	case "/metrics", "/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts",
+	case "/metrics", "/metrics/all", "/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/jobs-users-accts",
 		"/metrics/scheduler":
 		if s.o.Metrics == nil {
 			return false

@@ -106,8 +106,8 @@ func (t *total) of() int64 {
 
 // load is what jobs hold of something.
 type load struct {
-	running, pending, cpus, gpus, allCPUs, allGPUs int64
-	util                                           mean
+	running, pending, cpus, micros, allCPUs, allGPUs int64 // micros: millionths of GPUs
+	util                                             mean
 }
 
 // jobUse is what a job uses on all of its nodes.
@@ -161,13 +161,13 @@ func (g *Gatherer) Look(v *state.View, beat func(node string) *Beat) {
 				l.pending += n
 			}
 		case j.Run != nil && j.Run.Alloc != nil && j.State.HasResources():
-			cpus, gpus := heldBy(j)
+			cpus, micros := heldBy(j)
 			u := uses[j.ID]
 			if u == nil {
 				u = &jobUse{}
 			}
 			for _, l := range list {
-				l.running, l.cpus, l.gpus = l.running+1, l.cpus+cpus, l.gpus+gpus
+				l.running, l.cpus, l.micros = l.running+1, l.cpus+cpus, l.micros+micros
 				if x := u.util.of(); x >= 0 {
 					l.util.sum, l.util.n = l.util.sum+u.util.sum, l.util.n+u.util.n
 				}
@@ -203,21 +203,16 @@ func first(list []string) string {
 }
 
 func (g *Gatherer) load(of proto.HistoryOf, name string, l *load) {
-	g.set(of, name, l.running, l.pending, l.cpus, l.gpus, l.util.of(), l.allCPUs, l.allGPUs)
+	gpus := (l.micros + model.GPU/2) / model.GPU
+	g.set(of, name, l.running, l.pending, l.cpus, gpus, l.util.of(), l.allCPUs, l.allGPUs)
 }
 
-// heldBy counts a job's CPUs and whole GPUs.
-func heldBy(j *model.Job) (cpus, gpus int64) {
+// heldBy counts a job's CPUs, and its GPUs in millionths.
+func heldBy(j *model.Job) (cpus, micros int64) {
 	for i := range j.Run.Alloc.Nodes {
-		a := &j.Run.Alloc.Nodes[i]
-		cpus += int64(a.CPUs.Count())
-		for k := range a.Gres {
-			if r := &a.Gres[k]; r.Name == model.GPUName && r.Share == nil {
-				gpus += int64(r.Index.Count())
-			}
-		}
+		cpus += int64(j.Run.Alloc.Nodes[i].CPUs.Count())
 	}
-	return cpus, gpus
+	return cpus, j.Run.Alloc.GPUMicros()
 }
 
 func gpusOf(n *model.Node) (all int64) {
@@ -300,7 +295,7 @@ func (g *Gatherer) node(v *state.View, n *model.Node, b *Beat, uses map[model.Jo
 	if busy >= 0 {
 		busy /= 10
 	}
-	g.set(proto.HistoryNode, name, int64(n.UsedCPUs.Count()), busy, used, int64(n.Used(model.GPUName).Count()),
+	g.set(proto.HistoryNode, name, int64(n.UsedCPUs.Count()), busy, used, int64(n.HeldGPUs().Count()),
 		util.of(), power.of())
 }
 

@@ -12,6 +12,7 @@ On a controller its socket needs no token:
 import http.client
 import json
 import os
+import shlex
 import socket
 import sys
 import urllib.parse
@@ -67,7 +68,7 @@ class Cluster:
 
 def main():
     cluster = Cluster(sys.argv[1], os.environ.get("SLURM_JWT"))
-    task = cluster.call("POST", "/tasks", {"priority": "high", "command": " ".join(sys.argv[2:]),
+    task = cluster.call("POST", "/tasks", {"priority": "high", "command": shlex.join(sys.argv[2:]),
                                             "environment": dict(os.environ)})
     number = task["task_id"].removeprefix("task-")
     for event in cluster.events("since=0&job=" + number):

@@ -117,7 +117,7 @@ var layers = []layer{
 	{"ctld/events", "internal/model internal/state internal/jobtext internal/rpc/share"},
 	{"ctld/token", "internal/model"},
 	{"ctld/samples", "internal/model internal/proto internal/state"},
-	{"ctld/metrics", "internal/model internal/proto internal/state internal/jobtext"},
+	{"ctld/metrics", "ctld/pools internal/model internal/proto internal/state internal/jobtext"},
 	// HTTP is one more way in: it reads options and writes objects by the commands' own tables.
 	{"ctld/rest", words + " internal/acctmgr internal/conf internal/rpc internal/state " +
 		"internal/cli/env internal/cli/getopt internal/cli/request"},
@@ -125,7 +125,8 @@ var layers = []layer{
 	{"ctld/page", words + " ctld/rest internal/conf internal/rpc internal/state internal/seff " +
 		"internal/cli/env internal/cli/request internal/cli/script"},
 	// A small interface over HTTP, which asks as the commands do.
-	{"ctld/facade", words + " ctld/rest internal/rpc internal/state internal/cli/env internal/cli/request"},
+	{"ctld/facade", words + " ctld/rest ctld/pools internal/hostlist internal/rpc internal/state " +
+		"internal/cli/env internal/cli/getopt internal/cli/request"},
 	{"ctld/heap", ""},
 	{"ctld/hook", "ctld/program internal/model internal/ask"},
 	{"ctld/pools", "internal/model internal/proto internal/state internal/sched/headroom"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/model"
 	"gbatch/internal/price"
 )
 
@@ -382,6 +383,46 @@ func (l *loader) checkPrices() {
 	}
 	if l.cfg.Price.Hold != price.HoldNone && len(l.cfg.Price.Lines) == 0 {
 		l.probs.warnf(l.where("PriceHold"), "write a Price line", "PriceHold holds no job: nothing has a price")
+	}
+	l.checkSharePrices()
+}
+
+// checkSharePrices says which shares of GPUs cost nothing although whole GPUs have a price.
+func (l *loader) checkSharePrices() {
+	const gpu = "gres/" + model.GPUName
+	priced := func(tres string) *price.Rate {
+		for i := range l.cfg.Price.Lines {
+			for k := range l.cfg.Price.Lines[i].Rates {
+				r := &l.cfg.Price.Lines[i].Rates[k]
+				if plain, _, _ := strings.Cut(r.TRES, ":"); strings.EqualFold(plain, tres) {
+					return r
+				}
+			}
+		}
+		return nil
+	}
+	whole, told := priced(gpu), map[string]bool{}
+	if whole == nil {
+		return
+	}
+	for i := range l.cfg.Nodes {
+		gpus := int64(0)
+		for _, g := range l.cfg.Nodes[i].Gres {
+			if g.Name == model.GPUName {
+				gpus += g.Count
+			}
+		}
+		for _, g := range l.cfg.Nodes[i].Gres {
+			if !isShared(g.Name) || g.Count <= 0 || told[g.Name] || priced("gres/"+g.Name) != nil {
+				continue
+			}
+			told[g.Name] = true
+			units := max(1, model.ShareUnits(g.Name, g.Count, false))
+			each := price.Money(whole.Micro * max(1, gpus) / units)
+			l.probs.warnf(l.priceLines[0].at, "give a share its part of a GPU's price, here gres/"+g.Name+"="+each.Exact(),
+				"jobs with shares of GPUs are charged nothing for them: gres/%s has no price, and that of %s is for "+
+					"whole ones", g.Name, gpu)
+		}
 	}
 }
 

@@ -49,6 +49,23 @@ PriceDiscountBy=month From=2028-01-01T12:00:00`)
 	}
 }
 
+// A configuration whose nodes share GPUs that have a price says what their shares should cost.
+func TestSharePrices(t *testing.T) {
+	const nodes = "GresTypes=gpu,shard,mps\nNodeName=g1 CPUs=1 Gres=gpu:a100:2,shard:8,mps:200\n" +
+		"PartitionName=shared Nodes=g1\n"
+	for prices, want := range map[string][2]bool{"Price=gres/gpu=2.0": {true, true},
+		"Price=gres/gpu:a100=2.0": {true, true}, "Price=gres/gpu=2.0,gres/shard=0.5": {false, true}, "Price=cpu=1": {}} {
+		_, problems := LoadFS(files(nodes+prices), MainFile)
+		text := lines(problems)
+		if got := strings.Contains(text, "here gres/shard=0.50"); got != want[0] {
+			t.Errorf("%s: %s", prices, text)
+		}
+		if got := strings.Contains(text, "here gres/mps=0.02"); got != want[1] {
+			t.Errorf("%s: %s", prices, text)
+		}
+	}
+}
+
 // What an error advises is taken.
 func TestReserveAdvice(t *testing.T) {
 	_, problems := LoadFS(files("NodeName=n1 CPUs=1\nPartitionName=p Nodes=n1 ReservePercent=100"), MainFile)

@@ -198,7 +198,7 @@ func TestFacade(t *testing.T) {
 		{"POST", "/tasks", `{"command":"true","colour":"red"}`, 400, "colour"},
 		{"POST", "/tasks", `{"command":"true","options":["--uid=1"]}`, 400, "--uid"},
 		{"POST", "/tasks", `{`, 400, "can't be read"},
-		{"GET", "/tasks/task-99999", "", 404, "nvalid job id"},
+		{"GET", "/tasks/task-99999", "", 404, "task-99999"},
 		{"GET", "/tasks/x", "", 404, "no task"},
 		{"GET", "/tasks?status=done", "", 400, "status=done"},
 		{"DELETE", "/tasks/" + number, "", 409, ""},
@@ -227,7 +227,8 @@ func TestFacade(t *testing.T) {
 		want  string
 	}{
 		{[]string{"curl", "sh", "../../etc/examples/api.sh"}, `"kind":"task_submitted"`},
-		{[]string{"python3", "python3", "../../etc/examples/api.py", "unix://" + socket, "hostname"}, " success\n"},
+		{[]string{"python3", "python3", "../../etc/examples/api.py", "unix://" + socket, "sh", "-c",
+			`test "$1" = "a  b"`, "sh", "a  b"}, " success\n"},
 	} {
 		if _, err := exec.LookPath(x.words[0]); errors.Is(err, exec.ErrNotFound) {
 			t.Logf("%s is not here: its example was not run", x.words[0])
@@ -336,7 +337,7 @@ func TestFacadeExamples(t *testing.T) {
 	})
 	for path, want := range map[string]string{"/queue/position?limit=1": "position:1 rank:0",
 		"/queue/position/task-2": "queues:[map[ahead:1 partition:main position:2 queued:2]] rank:1",
-		"/queue/position/1":      "position:1 ", "/queue/position?partition=none": "total:0"} {
+		"/queue/position/1":      "position:1 ", "/queue/position?partition=main&limit=2": "total:2"} {
 		if got := fmt.Sprint(w.ok("GET", "/api/v1"+path, "")); !strings.Contains(got, want) {
 			t.Errorf("%s: %s; want %s", path, got, want)
 		}

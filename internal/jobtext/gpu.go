@@ -22,6 +22,11 @@ type GPURow struct {
 	xid             int32 // the last error that the driver has logged since gnoded began; 0: none
 	usedMiB, allMiB int64
 	models          []string // that it has loaded, the latest first
+	product         string   // as the driver names it; "": not known
+	jobs            []string // that hold it or shares of it; a job that the reader may not see is proto.HiddenJob
+	share           string   // the resource in which jobs hold shares of it; "": none do
+	sharesUsed      int32
+	sharesAll       int32
 }
 
 // modelsOf gives the models that a GPU has loaded, the latest first.
@@ -67,7 +72,7 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 	reserved := g.Off.Has(int(index))
 	for k := range i.Units {
 		if u := &i.Units[k]; u.Name == g.Name && u.Index == index {
-			r.uuid = u.UUID
+			r.uuid, r.product = u.UUID, u.Product
 			if r.typ == "" {
 				r.typ = u.Type
 			}
@@ -91,17 +96,41 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 	}
 	for k := range i.Holders {
 		if h := &i.Holders[k]; h.Name == g.Name && h.Index == index {
-			r.job = h.Job
+			r.job, r.jobs = h.Job, []string{h.Job}
 		}
 	}
-	if s := i.Node.SharesOf(index); s != nil && s.Count > 0 && r.job == "" && g.Name == model.GPUName {
-		r.job = fmt.Sprintf("%s:%d", s.Name, s.Count)
+	if r.job == "" && g.Name == model.GPUName {
+		r.shared(i)
 	}
 	if g.Name == model.GPUName {
 		r.models = modelsOf(i.Node, index)
 	}
 	r.state, r.why = gpuState(i, g.Name, index, r.job != "", reserved)
 	return r
+}
+
+// shared adds the jobs that hold shares of a GPU: 12(shard:2),13(shard:1).
+func (r *GPURow) shared(i *proto.NodeInfo) {
+	s := i.Node.SharesOf(r.index)
+	if s == nil || s.Count <= 0 {
+		return
+	}
+	r.share, r.sharesUsed = s.Name, s.Count
+	if d := i.Node.Def.Sharing(s.Name, r.index); d != nil {
+		_, r.sharesAll = d.Units(r.index)
+	}
+	var words []string
+	for k := range i.Holders {
+		if h := &i.Holders[k]; h.Shares > 0 && h.Name == s.Name && h.Index == r.index {
+			words = append(words, fmt.Sprintf("%s(%s:%d)", h.Job, h.Name, h.Shares))
+			if !slices.Contains(r.jobs, h.Job) {
+				r.jobs = append(r.jobs, h.Job)
+			}
+		}
+	}
+	if r.job = strings.Join(words, ","); r.job == "" { // a controller of before doesn't say whose they are
+		r.job = fmt.Sprintf("%s:%d", s.Name, s.Count)
+	}
 }
 
 // gpuState gives a GPU's state, and why jobs don't get it. A fault comes before the job that has it. A reservation of
@@ -145,10 +174,13 @@ var gpuColumns = [...]struct {
 	right bool
 }{
 	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false},
-	{"JOB", 20, false},
+	{"JOB", 60, false},
 	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
-	{"MODELS", 2 * model.MaxModelName, false}, // the last one: it is there only if some GPU has one loaded
+	{"PRODUCT", 40, false}, {"MODELS", 2 * model.MaxModelName, false}, // each only if it is known of some GPU
 }
+
+// lastColumns are how many columns at the end are there only if some GPU has something in them.
+const lastColumns = 2
 
 func (r *GPURow) cells() [len(gpuColumns)]string {
 	known := func(v int32, unit string) string {
@@ -171,7 +203,8 @@ func (r *GPURow) cells() [len(gpuColumns)]string {
 		return s
 	}
 	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"),
-		mem, known(r.temp, "C"), xidText(r.xid), dash(strings.Join(r.models, ","))}
+		mem, known(r.temp, "C"), xidText(r.xid), dash(strings.ReplaceAll(r.product, " ", "_")),
+		dash(strings.Join(r.models, ","))}
 }
 
 func xidText(xid int32) string {
@@ -201,18 +234,22 @@ func GPUTable(rows []GPURow, header bool) []byte {
 		}
 	}
 	var b bytes.Buffer
-	columns := len(gpuColumns)
-	if !slices.ContainsFunc(rows, func(r GPURow) bool { return len(r.models) > 0 }) {
-		columns--
+	var columns []int
+	for k := range gpuColumns {
+		has := func(r GPURow) bool { return r.cells()[k] != "-" }
+		if k < len(gpuColumns)-lastColumns || slices.ContainsFunc(rows, has) {
+			columns = append(columns, k)
+		}
 	}
 	for _, l := range lines {
-		for k, s := range l[:columns] {
+		for _, k := range columns {
+			s := l[k]
 			if utf8.RuneCountInString(s) > width[k] {
 				s = string([]rune(s)[:width[k]])
 			}
 			w := width[k]
 			switch {
-			case k == columns-1 && !gpuColumns[k].right:
+			case k == columns[len(columns)-1] && !gpuColumns[k].right:
 				w = 0
 			case !gpuColumns[k].right:
 				w = -w
@@ -225,6 +262,14 @@ func GPUTable(rows []GPURow, header bool) []byte {
 		b.WriteByte('\n')
 	}
 	return b.Bytes()
+}
+
+// free is the memory that is not in use, MiB; -1: not known.
+func (r *GPURow) free() int64 {
+	if r.usedMiB < 0 || r.allMiB <= 0 {
+		return -1
+	}
+	return max(0, r.allMiB-r.usedMiB)
 }
 
 // GPUJSON is a GPU's object in gbatch's own list.
@@ -245,6 +290,12 @@ func GPUJSON() []slurmjson.Field[GPURow] {
 		{Name: "xid", Num: func(r *GPURow) (int64, bool, bool) { return int64(r.xid), r.xid != 0, false }},
 		{Name: "temperature_celsius", Num: func(r *GPURow) (int64, bool, bool) { return known(int64(r.temp)) }},
 		{Name: "models", List: func(r *GPURow) []string { return r.models }},
+		{Name: "product", Str: func(r *GPURow) string { return r.product }},
+		{Name: "memory_free_mib", Num: func(r *GPURow) (int64, bool, bool) { return known(r.free()) }},
+		{Name: "jobs", List: func(r *GPURow) []string { return r.jobs }},
+		{Name: "share", Str: func(r *GPURow) string { return r.share }},
+		{Name: "shares_used", Num: func(r *GPURow) (int64, bool, bool) { return int64(r.sharesUsed), r.share != "", false }},
+		{Name: "shares_total", Num: func(r *GPURow) (int64, bool, bool) { return int64(r.sharesAll), r.share != "", false }},
 	}
 }
 
@@ -299,10 +350,17 @@ type GPULook struct {
 	Node, Type, State, Job, Why string
 	Index, Util, TempC, XID     int32
 	UsedMiB, AllMiB             int64
+
+	Product               string
+	FreeMiB               int64
+	Jobs                  []string // that hold it, or shares of it; proto.HiddenJob for what the reader may not see
+	Share                 string   // what they hold shares in; "": nobody does
+	SharesUsed, SharesAll int32
 }
 
 // Look gives the row's values.
 func (r *GPURow) Look() GPULook {
 	return GPULook{Node: r.node, Type: r.typ, State: r.state, Job: r.job, Why: r.why, Index: r.index, Util: r.util,
-		TempC: r.temp, XID: r.xid, UsedMiB: r.usedMiB, AllMiB: r.allMiB}
+		TempC: r.temp, XID: r.xid, UsedMiB: r.usedMiB, AllMiB: r.allMiB, Product: r.product, FreeMiB: r.free(),
+		Jobs: r.jobs, Share: r.share, SharesUsed: r.sharesUsed, SharesAll: r.sharesAll}
 }

@@ -141,6 +141,40 @@ func (n *Node) SharesOf(gpu int32) *SharedGPU {
 	return nil
 }
 
+// HeldGPUs gives the GPUs of the node that jobs hold, whole ones and those of which they hold shares.
+func (n *Node) HeldGPUs() Bits {
+	held := n.Used(GPUName)
+	for i := range n.Shared {
+		held = held.With(int(n.Shared[i].GPU))
+	}
+	return held
+}
+
+// GPU is one GPU in GPUMicros.
+const GPU = 1_000_000
+
+// GPUMicros gives how many GPUs it has, in millionths of one: shares are their part of their GPU.
+func (x *NodeAlloc) GPUMicros() (n int64) {
+	for i := range x.Gres {
+		g := &x.Gres[i]
+		switch units := int64(g.Index.Count()); {
+		case g.Share != nil && IsShare(g.Name) && g.Share.Of > 0:
+			n += units * GPU / int64(g.Share.Of)
+		case g.Share == nil && g.Name == GPUName:
+			n += units * GPU
+		}
+	}
+	return n
+}
+
+// GPUMicros is that of all nodes.
+func (x *Alloc) GPUMicros() (n int64) {
+	for i := range x.Nodes {
+		n += x.Nodes[i].GPUMicros()
+	}
+	return n
+}
+
 // AddShared adds (sign 1) or subtracts (-1) an allocation's parts of shared GPUs. It copies the list.
 func AddShared(list []SharedGPU, gres []GresAlloc, sign int32) []SharedGPU {
 	var out []SharedGPU

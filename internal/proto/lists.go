@@ -131,17 +131,20 @@ func (x *NodeInfo) Wire(c *wire.C) {
 // HiddenJob is a UnitHolder's job that the reader may not see.
 const HiddenJob = "hidden"
 
-// UnitHolder is a job that holds a unit.
+// UnitHolder is a job that holds a unit, or shares of a GPU.
 type UnitHolder struct {
 	Name  string
-	Index int32
+	Index int32  // of shares their GPU's
 	Job   string // as users write it, or HiddenJob
+
+	Shares int32 // how many; 0: it is a whole unit
 }
 
 func (x *UnitHolder) Wire(c *wire.C) {
 	wire.Text(c, &x.Name, model.MaxName)
 	wire.Int(c, &x.Index)
 	wire.Text(c, &x.Job, model.MaxName)
+	wire.Int(c, &x.Shares)
 }
 
 // NodesChunk is a part of the list, in the order of the configuration.

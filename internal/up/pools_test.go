@@ -54,6 +54,8 @@ spec: {pool: train, scaling: {minReplicas: 1, maxReplicas: 2, gpuPerReplica: 4}}
 		"gacctmgr add account team-a partition=train GrpTRES=gres/gpu=4 GuaranteedTRES=gres/gpu=2",
 		"gacctmgr modify qos where name=high set Preempt=low,normal",
 		"gacctmgr modify qos where name=normal set Priority=50 (it was there, with Priority=",
+		"QOS normal is what jobs have that name none", "takes partition train out again unless gbatch.conf has this line: "+
+			"PartitionName=train State=UP Nodes=ALL",
 		"ReservationName=train-reserved", "10 records to make or change, 1 script")
 	if out := run("gacctmgr -n show account format=account"); strings.Contains(out, "team") {
 		t.Errorf("a dry run has made accounts:\n%s", out)

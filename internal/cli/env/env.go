@@ -295,12 +295,20 @@ func (e *Env) JSONFrame(list, ver string) *slurmjson.Writer {
 
 func (e *Env) JSONFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
 	j.Warning = strings.TrimSpace(e.old + " " + j.Warning)
-	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
+	return j.Finish(append([]string{e.Program}, e.Args...), cluster, orThis(now))
+}
+
+// orThis gives this host's time for an answer that has none, as those of gdbd.
+func orThis(now model.Time) model.Time {
+	if now == 0 {
+		return model.Time(time.Now().UnixMilli())
+	}
+	return now
 }
 
 func (e *Env) JSONTail(j *slurmjson.Writer, cluster string, now model.Time) error {
 	j.Warning = e.old
-	return j.Tail(append([]string{e.Program}, e.Args...), cluster, now)
+	return j.Tail(append([]string{e.Program}, e.Args...), cluster, orThis(now))
 }
 
 // Text gives the sentence of an error from the cluster.
