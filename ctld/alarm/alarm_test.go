@@ -82,3 +82,19 @@ func TestNextLeaderTellsTheEnd(t *testing.T) {
 		t.Error("the end of a trouble that was over before the new leader looked is not told")
 	}
 }
+
+// TestLimitIsNoDaemon: a program that is told of a limit finds it, and how many jobs are under it, in variables of
+// their own.
+func TestLimitIsNoDaemon(t *testing.T) {
+	const limit = "GrpTRES=gres/gpu of QOS online"
+	a := Alert{Event: "usage_near_limit", Daemon: limit, Jobs: 7}
+	for _, want := range []string{"GBATCH_ALERT_DAEMON=", "GBATCH_ALERT_LIMIT=" + limit, "GBATCH_ALERT_JOBS=7"} {
+		if env := a.Environ(1); !slices.Contains(env, want) {
+			t.Errorf("%q has no %q", env, want)
+		}
+	}
+	lost := Alert{Event: "dbd_lost", Daemon: "gdbd"}
+	if env := lost.Environ(1); !slices.Contains(env, "GBATCH_ALERT_DAEMON=gdbd") {
+		t.Errorf("%q", env)
+	}
+}

@@ -49,8 +49,9 @@ func (q *request) records(rq *proto.AcctRequest, see func(*model.Record)) error 
 // jobOf gives of a record what tasks show.
 func jobOf(r *model.Record) *model.Job {
 	return &model.Job{ID: r.Job, ArrayID: r.ArrayID, Task: r.Task, Het: r.Het, State: r.State, Reason: r.Reason,
-		Why: r.Why, Submit: r.Submit, Priority: r.Priority, End: &model.End{At: r.End, Exit: r.Exit}, Run: &model.Run{Start: r.Start,
-			Partition: r.Partition}, Spec: &model.Spec{Name: r.Name, User: r.User, UID: r.UID, Account: r.Account, QOS: r.QOS}}
+		Why: r.Why, Submit: r.Submit, Priority: r.Priority, End: &model.End{At: r.End, Exit: r.Exit},
+		Run:  &model.Run{Start: r.Start, Partition: r.Partition},
+		Spec: &model.Spec{Name: r.Name, User: r.User, UID: r.UID, Account: r.Account, QOS: r.QOS}}
 }
 
 // taskOfRecord makes a task of an ended job's record, which does not say which GPUs of its nodes it had.
