@@ -103,6 +103,9 @@ func (c *Controller) watchTroubles(ctx context.Context) {
 				c.runAlert(ctx, v, path, &a)
 			}
 		}
+		if ctx.Err() != nil {
+			return // a call may have been cut short: the next leader makes it again
+		}
 		list := []proto.Alerted{}
 		for _, t := range w.Telling() {
 			if len(list) < model.MaxList {
