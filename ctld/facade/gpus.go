@@ -69,10 +69,10 @@ type (
 		Type        string     `json:"type"`
 		Product     string     `json:"product"` // as the driver names it
 		Status      string     `json:"status" enum:"idle,busy,offline"`
-		TaskID      *string    `json:"task_id"`     // of the one task that has it, or shares of it
-		TaskIDs     []string   `json:"task_ids"`    // of all tasks
-		Shares      *gpuShares `json:"shares"`      // null: nobody has shares of it
-		Utilization *int32     `json:"utilization"` // percent
+		TaskID      *string    `json:"task_id"`          // of the one task that has it, or shares of it
+		TaskIDs     []string   `json:"task_ids"`         // of all tasks
+		Shares      *gpuShares `json:"shares,omitempty"` // absent: nobody has shares of it
+		Utilization *int32     `json:"utilization"`      // percent
 		UsedMiB     *int64     `json:"memory_used_mb"`
 		FreeMiB     *int64     `json:"memory_free_mb"`
 		AllMiB      *int64     `json:"memory_total_mb"`

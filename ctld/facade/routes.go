@@ -75,7 +75,7 @@ func routes() []route {
 			answer: gpusReply{}, query: [][2]string{{"node", "names, with commas between"}}, asks: "node=n1",
 			gets: `{"gpus":[{"id":"GPU-0","node":"n1","index":0,"type":"a100","product":"NVIDIA A100-SXM4-80GB",` +
 				`"status":"busy",` +
-				`"task_id":"task-1","task_ids":["task-1"],"shares":null,"utilization":97,"memory_used_mb":40000,` +
+				`"task_id":"task-1","task_ids":["task-1"],"utilization":97,"memory_used_mb":40000,` +
 				`"memory_free_mb":41920,"memory_total_mb":81920,"temperature":60}],` +
 				`"total":1}`},
 		{method: "GET", path: "/quota", about: "GPUs of tasks of high (online) and low (batch) priority", status: ok,

@@ -143,7 +143,7 @@ func TestFacade(t *testing.T) {
 		{"/tasks/" + id, "priority:high"},
 		{"/tasks/" + fmt.Sprint(second["task_id"]), "priority:low"},
 		{"/tasks?status=pending&limit=1", "total:2"},
-		{"/gpus", "index:1 memory_total_mb"},
+		{"/gpus", "index:1 memory_free_mb"},
 		{"/gpus", "status:busy task_id:" + id},
 		{"/gpus", "status:idle task_id:<nil>"},
 		{"/quota", "online:map[available:2 limit:4 quota:1 used:2] total_gpus:4"},
