@@ -360,12 +360,10 @@ func spellAccounts(v *state.View, e model.AcctEdit) model.AcctEdit {
 // defaultAccount gives the account of jobs that name none: the user's own default, DefaultAccount, else the first of
 // Accounts.
 func defaultAccount(v *state.View, user string) string {
-	cfg := v.Config()
-	if u := v.User(user); u != nil && u.DefaultAccount != "" &&
-		(u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
+	if u := v.User(user); u != nil && u.DefaultAccount != "" {
 		return u.DefaultAccount
 	}
-	return cfg.HomeAccount()
+	return v.Config().HomeAccount()
 }
 
 // knownAccount refuses an account that does not exist or, with AccountingStorageEnforce=associations, that the user has

@@ -338,7 +338,7 @@ type partGives struct {
 func (g *partGives) add(j *model.Job, e *model.Expect) *model.Expect {
 	sp := j.Spec
 	noMem := sp.MemPerCPU == 0 && sp.MemPerNode == 0
-	if j.State != model.Pending || len(sp.Partitions) == 0 || sp.LimitS != model.NotSet && !noMem {
+	if j.State != model.Pending && j.Run != nil || len(sp.Partitions) == 0 || sp.LimitS != model.NotSet && !noMem {
 		return e
 	}
 	p := g.of(sp.Partitions[0])

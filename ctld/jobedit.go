@@ -21,7 +21,8 @@ type editing struct {
 	sees     *sight // of who asks; nil: what it sets is judged as a submission's
 	operator bool   // an operator asks
 	j        *model.Job
-	sp       *model.Spec // the new one
+	found    []*model.Job // all records of its target
+	sp       *model.Spec  // the new one
 	out      *state.Edit
 	all      []model.KV // everything that the command sets
 
@@ -80,7 +81,7 @@ func (c *Controller) edit(v *state.View, who *caller, t model.JobRef, w wanted) 
 	if who.via != nil {
 		sp.Via = who.via
 	}
-	ed := &editing{c: c, v: v, sees: c.sees(v, who), j: j, sp: &sp, all: w.set,
+	ed := &editing{c: c, v: v, sees: c.sees(v, who), j: j, found: found, sp: &sp, all: w.set,
 		out: &state.Edit{Targets: []model.JobRef{t}, Spec: &sp}}
 	for i, kv := range w.set {
 		ed.operator = c.operator(who) || w.ranked && i >= w.own
@@ -224,7 +225,7 @@ func (ed *editing) timeLimit(kv model.KV) error {
 	return nil
 }
 
-// priority is Priority: a number of its own, or 0 to hold the job.
+// priority is Priority: a number of its own, or 0 to hold the job. A held job has none: it is released first.
 func (ed *editing) priority(kv model.KV) error {
 	n, err := ed.numberOf(kv, 0, maxPriority)
 	if err != nil {
@@ -238,20 +239,23 @@ func (ed *editing) priority(kv model.KV) error {
 		ed.add(state.SetBegun)
 		return nil
 	}
+	if ed.allHeld() {
+		return refuse(proto.CodeHeld, "release it first: gcontrol release %d", ed.j.ID)
+	}
 	if have := ed.c.prio.order(ed.v, ed.c.now()).Of(ed.v, ed.j); int64(have) < n && !ed.operator {
 		return refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", have)
-	}
-	if ed.j.Hold == model.HeldByAdmin && !ed.operator {
-		return refuse(proto.CodeAccess, "an administrator holds the job")
 	}
 	ed.out.Priority, ed.out.Direct = uint32(n), true
 	ed.add(state.SetPriority)
 	ed.add(state.SetBegun)
-	if ed.j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
-		ed.out.Hold = model.NotHeld
-		ed.add(state.SetHold)
-	}
 	return nil
+}
+
+// allHeld reports whether all that waits of the target is held. The others of an array get a priority without those.
+func (ed *editing) allHeld() bool {
+	return !slices.ContainsFunc(ed.found, func(j *model.Job) bool {
+		return j.Hold == model.NotHeld || j.State != model.Pending
+	})
 }
 
 // nice is Nice: users may lower it to 0, operators further.
@@ -361,16 +365,16 @@ func (ed *editing) dependency(kv model.KV) error {
 	if err != nil {
 		return refuse(proto.CodeDependency, "%v", err)
 	}
+	known := knownDeps(ed.v, ed.sees, deps, anyOf) // as in Slurm, what nobody knows is not waited for
 	for _, d := range deps {
-		if rec := ed.v.JobOrTask(d.Job); d.Job != 0 && (rec == nil || ed.sees != nil && !ed.sees.job(rec.Spec)) {
-			return refuse(proto.CodeDependency, "job %d is unknown", d.Job)
-		}
 		if d.Job == ed.j.ID || d.Job == ed.j.ArrayID && d.Job != 0 {
 			return refuse(proto.CodeDependency, "job %d can't wait for itself", ed.j.ID)
 		}
 	}
-	ed.out.Deps = noteArrays(ed.v, deps)
-	ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf
+	ed.out.Deps = noteArrays(ed.v, known)
+	if ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf; len(known) < len(deps) {
+		ed.sp.DepText = model.DepText(known, anyOf)
+	}
 	ed.add(state.SetDeps)
 	return nil
 }

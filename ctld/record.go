@@ -59,6 +59,11 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 	case j.State == model.Completing:
 		r.State = model.Running
 	}
+	if j.State.Finished() && j.Run == nil && r.LimitS == model.NotSet { // it keeps the limit with which it waited
+		if p := v.Partition(j.Partition()); p != nil {
+			r.LimitS = p.TimeS()
+		}
+	}
 	if names := sp.ReservationNames(); len(names) > 0 {
 		r.Reservation = names[0]
 	}

@@ -92,6 +92,11 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err := sp.CheckUser(c.opts.UID); err != nil {
 		return nil, nil, refuse(proto.CodeAccess, "the cluster takes no such job: %v", err)
 	}
+	var passed []string
+	if rq.PassUnknown {
+		passed = c.passUnknown(v, &who, &sp)
+	}
+	passed = append(passed, c.unrank(&who, &sp)...)
 	if err := c.validate(v, &who, &sp, rq); err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +121,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 	if err != nil {
 		return nil, nil, err
 	}
-	notes = append(notes, more...)
+	notes = slices.Concat(passed, notes, more)
 	if len(rq.Script) > 0 && !slices.ContainsFunc(sp.Partitions,
 		func(name string) bool { return v.Partition(name).State != model.PartDown }) {
 		notes = append(notes, fmt.Sprintf("partition %s is down: the job waits until that is over",
@@ -257,6 +262,43 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 	if len(sp.Deps) > state.MaxDeps {
 		return refuse(proto.CodeDependency, "--dependency names %d jobs, the limit is %d", len(sp.Deps), state.MaxDeps)
 	}
+	return c.validDeps(v, who, sp)
+}
+
+// passUnknown leaves out dependencies on jobs that nobody knows, as Slurm does, and says so.
+func (c *Controller) passUnknown(v *state.View, who *caller, sp *model.Spec) (notes []string) {
+	deps := knownDeps(v, c.sees(v, who), sp.Deps, false)
+	for _, d := range sp.Deps {
+		if !slices.Contains(deps, d) {
+			notes = append(notes, fmt.Sprintf("--dependency=%s: job %d is unknown, and is not waited for", sp.DepText, d.Job))
+		}
+	}
+	if len(notes) > 0 && sp.DepAny {
+		deps = nil
+	}
+	if len(notes) > 0 {
+		sp.Deps, sp.DepText = deps, model.DepText(deps, sp.DepAny)
+	}
+	return notes
+}
+
+// knownDeps gives the dependencies without those on jobs that are unknown to who asks. With anyOf one of those is enough.
+func knownDeps(v *state.View, sees *sight, deps []model.Dep, anyOf bool) []model.Dep {
+	out := slices.DeleteFunc(slices.Clone(deps), func(d model.Dep) bool {
+		if d.Job == 0 || d.Kind == model.DepExpand {
+			return false
+		}
+		found := resolve(v, model.JobRef{Job: d.Job, Task: model.NoTask})
+		return len(found) == 0 || sees != nil && !sees.job(found[0].Spec)
+	})
+	if anyOf && len(out) < len(deps) {
+		return nil
+	}
+	return out
+}
+
+// validDeps refuses dependencies that can't be.
+func (c *Controller) validDeps(v *state.View, who *caller, sp *model.Spec) error {
 	sp.Deps = noteArrays(v, sp.Deps)
 	for _, d := range sp.Deps {
 		if d.Failed || d.Kind == 0 || d.Kind > model.DepExpand {
@@ -308,10 +350,19 @@ func noteArrays(v *state.View, deps []model.Dep) []model.Dep {
 	return deps
 }
 
-// mayRank refuses a priority, or a reboot, that the caller has no right to.
+// unrank takes away a priority that the caller may not set, as Slurm does, and says so.
+func (c *Controller) unrank(who *caller, sp *model.Spec) []string {
+	if sp.PrioReq == 0 || who.ranked || c.operator(who) {
+		return nil
+	}
+	sp.PrioReq = 0
+	return []string{"--priority has no effect: it is for operators"}
+}
+
+// mayRank refuses a negative nice value, or a reboot, that the caller has no right to.
 func (c *Controller) mayRank(who *caller, sp *model.Spec) error {
-	if (sp.PrioReq != 0 || sp.Nice < 0) && !who.ranked && !c.operator(who) {
-		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
+	if sp.Nice < 0 && !who.ranked && !c.operator(who) {
+		return refuse(proto.CodeAccess, "a negative --nice is for operators")
 	}
 	if sp.Extra().Reboot {
 		return c.mayReboot(who.ranked || c.operator(who))

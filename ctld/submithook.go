@@ -60,6 +60,8 @@ func (c *Controller) hookSubmit(ctx context.Context, v *state.View, who *caller,
 		if call.Spec = *at; call.Spec == nil {
 			return who, rq, nil, nil // it is refused for that
 		}
+		own := *call.Spec
+		notes, call.Spec = append(notes, c.unrank(who, &own)...), &own
 		if err := c.mayRank(who, call.Spec); err != nil { // before the program's rights count
 			return nil, nil, nil, err
 		}

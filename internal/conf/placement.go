@@ -16,6 +16,7 @@ import (
 // placement sets the cluster-wide part.
 func (c *Config) placement(m *model.Config) {
 	m.Params.LLN, m.Params.SwitchWaitS = c.Select.LLN, c.Scheduler.MaxSwitchWaitS
+	m.Params.RequeueDelayS = c.Scheduler.RequeueDelayS
 	m.Params.DefCPUPerGPU, m.Params.DefMemPerGPU = int32(c.JobDefaults.DefCPUPerGPU), c.JobDefaults.DefMemPerGPUMiB
 	m.Params.GPUMemMarginMiB = c.GPUMemMarginMiB
 	for _, l := range c.Licenses {

@@ -24,6 +24,7 @@ type Scheduler struct {
 	PartitionDepth    int64 // partition_job_depth; 0: no limit
 	MaxStart          int64 // jobs started in one pass; 0: no limit
 	MaxSwitchWaitS    int64
+	RequeueDelayS     int64 // requeue_delay: how long jobs that were put back wait
 	MaxScriptBytes    int64
 	MaxStoredBytes    int64 // of scripts and environments of one user's jobs; 0: any number
 	MaxArrayTasks     int64 // 0: MaxArraySize
@@ -92,6 +93,7 @@ func count32(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 func defaultScheduler() Scheduler {
 	return Scheduler{
 		Type: "sched/backfill", BatchDelayS: 3, IntervalS: 60, MinIntervalUS: 2, QueueDepth: 100, MaxSwitchWaitS: 300,
+		RequeueDelayS:  120,
 		MaxScriptBytes: DefaultMaxScriptBytes, MaxStoredBytes: DefaultMaxStoredBytes, PreemptReorder: 1,
 		Backfill: Backfill{
 			IntervalS: 30, WindowMin: 1440, ResolutionS: 60, MaxJobTest: 500, MaxJobArrayResv: 20,
@@ -148,6 +150,7 @@ func schedParams() []schedParam {
 		num("partition_job_depth", func(s *Scheduler) *int64 { return &s.PartitionDepth }, 0, math.MaxInt32),
 		num("sched_max_job_start", func(s *Scheduler) *int64 { return &s.MaxStart }, 0, math.MaxInt32),
 		num("max_switch_wait", func(s *Scheduler) *int64 { return &s.MaxSwitchWaitS }, 0, math.MaxInt32),
+		num("requeue_delay", func(s *Scheduler) *int64 { return &s.RequeueDelayS }, 0, math.MaxInt32),
 		num("max_script_size", func(s *Scheduler) *int64 { return &s.MaxScriptBytes }, 1, MaxScriptBytesLimit),
 		num("max_user_scripts_size", func(s *Scheduler) *int64 { return &s.MaxStoredBytes }, 0, math.MaxInt64),
 		num("max_array_tasks", func(s *Scheduler) *int64 { return &s.MaxArrayTasks }, 0, 4_000_001),

@@ -198,6 +198,15 @@ func (c *Cluster) ReadConf() string {
 	return string(data)
 }
 
+// loadFast loads gbatch.conf for a controller. Jobs that are put back wait only if the test says so.
+func (c *Cluster) loadFast() (*conf.Config, []conf.Problem) {
+	cfg, problems := conf.LoadFile(c.Conf)
+	if _, given := cfg.Scheduler.Param("requeue_delay"); !given {
+		cfg.Scheduler.RequeueDelayS = 0
+	}
+	return cfg, problems
+}
+
 func (c *Cluster) load() *conf.Config {
 	cfg, problems := conf.LoadFile(c.Conf)
 	if conf.HasErrors(problems) {
@@ -236,7 +245,7 @@ func (c *Cluster) addController(name string) {
 		cfg := c.load()
 		o := ctld.Options{Name: name, Dir: filepath.Join(c.Dir, "state", name), PKI: filepath.Join(c.Dir, "pki"),
 			Socket: filepath.Join(c.Dir, "run", "ctld-"+name+".sock"), DbdAddr: cfg.DbdAddr, UID: uint32(os.Getuid()),
-			Version: "test", Logger: c.log(name), Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(c.Conf) }}
+			Version: "test", Logger: c.log(name), Load: c.loadFast}
 		o.SampleEvery = c.Options.Samples
 		if c.Options.HTTP {
 			o.HTTP = rest.Config{HTTP: cfg.HTTP, Addr: addr, Socket: filepath.Join(c.Dir, "run", "http-"+name)}

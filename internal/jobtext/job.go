@@ -257,6 +257,15 @@ func (r *JobRow) maxNodes() int64 {
 	return max(int64(r.Spec.MaxNodes), int64(nodes))
 }
 
+// tasksText gives an array's tasks that wait, with how many of them may run at once: 0-9%2.
+func (r *JobRow) tasksText() string {
+	text := r.SomeTasks.String()
+	if text == "" || r.Throttle == 0 {
+		return text
+	}
+	return text + "%" + strconv.Itoa(int(r.Throttle))
+}
+
 // perGPU writes --cpus-per-gpu or --mem-per-gpu as Slurm does: gres/gpu:4.
 func perGPU(n int64) string { return "gres/gpu:" + strconv.FormatInt(n, 10) }
 

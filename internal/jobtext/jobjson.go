@@ -39,7 +39,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 			}
 			return int64(r.OneTask), true, false
 		}},
-		{Name: "array_task_string", Str: func(r *JobRow) string { return r.SomeTasks.String() }},
+		{Name: "array_task_string", Str: (*JobRow).tasksText},
 		{Name: "association_id", Type: slurmjson.Integer},
 		{Name: "batch_features", Str: func(r *JobRow) string { return r.Spec.Stated().BatchNode }},
 		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},

@@ -136,7 +136,9 @@ func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 
 func (r *RecordRow) state() string {
 	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil && r.OfStep.ID >= 0 && r.OfStep.Stop != model.NoStop) {
-		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
+		if by, ok := r.killer(); ok {
+			return "CANCELLED by " + strconv.FormatUint(uint64(by), 10)
+		}
 	}
 	if r.State == model.Requeued && r.Batch && r.OfStep == nil {
 		if r.Exit.Code != 0 && r.Exit.Signal == 0 { // the job went back because its script had ended so (RequeueExit)

@@ -130,7 +130,7 @@ func recordJSONFromName() []slurmjson.Field[RecordWithSteps] {
 			{Name: "memory_per_cpu", Type: slurmjson.Number},
 			{Name: "memory_per_node", Count: func(r *row) int64 { return max(0, r.ReqMemMiB) }},
 		}},
-		{Name: "kill_request_user", Str: func(r *row) string { return r.killer() }},
+		{Name: "kill_request_user", Str: func(r *row) string { return r.killerText() }},
 		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer},
 			{Name: "name", Str: func(r *row) string { return r.Reservation }},
 			{Name: "requested", Since: v44, Str: func(r *row) string { return r.Reservation }}}},
@@ -257,11 +257,17 @@ func (r *RecordRow) stepNodes() []string {
 	return []string{r.nodeList()}
 }
 
-func (r *RecordRow) killer() string {
-	if r.State != model.Cancelled {
+func (r *RecordRow) killerText() string {
+	by, ok := r.killer()
+	if r.State != model.Cancelled || !ok {
 		return ""
 	}
-	return strconv.FormatUint(uint64(r.CancelUID), 10)
+	return strconv.FormatUint(uint64(by), 10)
+}
+
+// killer gives who has cancelled a job or step. What the cluster itself ends has a sentence, and nobody's number.
+func (r *RecordRow) killer() (uid uint32, ok bool) {
+	return r.CancelUID, r.Reason != model.ReasonDependencyNeverSatisfied && (r.CancelUID != 0 || r.Why == "")
 }
 
 // msField is a span of milliseconds, in two numbers.

@@ -189,6 +189,7 @@ type Params struct {
 	WholeNodes      bool   // SelectType=select/linear: jobs get all CPUs of their nodes
 	OneTask         bool   // CR_ONE_TASK_PER_CORE: --ntasks-per-core=1 for jobs that say nothing else
 	BindGres        bool   // ENFORCE_BINDING_GRES: likewise --gres-flags=enforce-binding
+	RequeueDelayS   int64  // requeue_delay: how long a job waits that a user or its exit code has put back
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -275,6 +276,7 @@ func (x *Params) Wire(c *wire.C) {
 	wire.Bool(c, &x.WholeNodes)
 	wire.Bool(c, &x.OneTask)
 	wire.Bool(c, &x.BindGres)
+	wire.Int(c, &x.RequeueDelayS)
 }
 
 // JobEvents is the program that the leader runs when jobs start, end, are preempted and so on.

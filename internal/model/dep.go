@@ -12,23 +12,16 @@ import (
 var ErrDependency = errors.New("invalid dependency")
 
 // ParseDeps reads a --dependency value: kind:job[_task][+minutes][:job...], several joined with "," (all) or "?" (any
-// one), or singleton. anyOf tells the two apart.
+// one), or singleton. anyOf tells the two apart; one "?" makes all of them alternatives, as in Slurm.
 func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 	bad := func(format string, a ...any) ([]Dep, bool, error) {
 		return nil, false, fmt.Errorf("%w '%s': %s", ErrDependency, text, fmt.Sprintf(format, a...))
 	}
 	anyOf = strings.Contains(text, "?")
-	if anyOf && strings.Contains(text, ",") {
-		return bad("use either , (all) or ? (any one) between conditions, not both")
-	}
-	sep := ","
-	if anyOf {
-		sep = "?"
-	}
 	if text == "" || text == "none" || text == "(null)" {
 		return nil, false, nil
 	}
-	for _, part := range strings.Split(text, sep) {
+	for _, part := range strings.Split(strings.ReplaceAll(text, "?", ","), ",") {
 		words := strings.Split(part, ":")
 		kind, ok := ParseDepKind(strings.ToLower(words[0]))
 		if !ok {
@@ -67,8 +60,32 @@ func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 	return deps, anyOf, nil
 }
 
+// DepText writes dependencies as ParseDeps reads them.
+func DepText(deps []Dep, anyOf bool) string {
+	var words []string
+	for _, d := range deps {
+		w := d.Kind.String()
+		if d.Job != 0 {
+			w += fmt.Sprintf(":%d", d.Job)
+			if d.Task != NoTask {
+				w += fmt.Sprintf("_%d", d.Task)
+			}
+		}
+		if d.DelayS > 0 {
+			w += fmt.Sprintf("+%d", d.DelayS/60)
+		}
+		if !slices.Contains(words, w) {
+			words = append(words, w)
+		}
+	}
+	if anyOf {
+		return strings.Join(words, "?")
+	}
+	return strings.Join(words, ",")
+}
+
 func parseDepJob(w string) (id JobID, task int32, delayS int64, err error) {
-	job, delay, hasDelay := strings.Cut(w, "+")
+	job, delay, hasDelay := strings.Cut(strings.TrimPrefix(w, "+"), "+") // a number may have its sign, as in Slurm
 	idText, taskText, hasTask := strings.Cut(job, "_")
 	n, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil || n == 0 {

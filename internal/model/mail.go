@@ -68,28 +68,35 @@ func (m MailTypes) Members() (out []string) {
 	return out
 }
 
-// ParseMailTypes reads --mail-type's value: names joined with commas, also data_parser's, ALL or NONE.
+// ParseMailTypes reads --mail-type's value: names joined with commas, also data_parser's, ALL or NONE. As in Slurm a
+// word that is none of them is passed over beside others that are.
 func ParseMailTypes(text string) (MailTypes, error) {
-	set := MailTypes(0)
+	set, some, wrong := MailTypes(0), false, ""
 	for word := range strings.SplitSeq(text, ",") {
 		word = strings.ToUpper(strings.TrimSpace(word))
 		switch word {
-		case "", "NONE":
+		case "":
+			continue
+		case "NONE":
+			some = true
 			continue
 		case "ALL":
-			set |= mailAll
+			set, some = set|mailAll, true
 			continue
 		}
 		known := false
 		for _, n := range mailNames() {
 			if n.name == word || mailMembers[n.name] == word {
-				set, known = set|n.bit, true
+				set, known, some = set|n.bit, true, true
 			}
 		}
-		if !known {
-			return 0, fmt.Errorf("'%s' is no type of mail; write NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, "+
-				"TIME_LIMIT, TIME_LIMIT_50, TIME_LIMIT_80, TIME_LIMIT_90, STAGE_OUT or ARRAY_TASKS, joined with commas", word)
+		if !known && wrong == "" {
+			wrong = word
 		}
+	}
+	if wrong != "" && !some {
+		return 0, fmt.Errorf("'%s' is no type of mail; write NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, "+
+			"TIME_LIMIT, TIME_LIMIT_50, TIME_LIMIT_80, TIME_LIMIT_90, STAGE_OUT or ARRAY_TASKS, joined with commas", wrong)
 	}
 	return set, nil
 }

@@ -193,8 +193,8 @@ func ParseTaskSet(text string, maxSize int32) (TaskSet, int32, error) {
 	spec, throttle := unbracket(text), int32(0)
 	if before, after, found := strings.Cut(spec, "%"); found {
 		n, err := parseIndex(after)
-		if err != nil || n < 1 {
-			return bad("after %% stands how many tasks may run at once, a number from 1; write for example 0-15%%4")
+		if err != nil {
+			return bad("after %% stands how many tasks may run at once, 0 for any number; write for example 0-15%%4")
 		}
 		spec, throttle = unbracket(before), n
 	}

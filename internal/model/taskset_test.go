@@ -79,7 +79,7 @@ func TestParseTaskSetRefuses(t *testing.T) {
 		"5:2":                      "needs a range before it",
 		"0-5:0":                    "not a whole number from 1",
 		"0-5:x":                    "not a whole number from 1",
-		"0-5%0":                    "after %",
+		"0-5%x":                    "after %",
 		"0-5%":                     "after %",
 		"0-5%+3":                   "after %",
 		"0-5%2%3":                  "after %",

@@ -147,6 +147,8 @@ func Text(c Code) string {
 		return "Partition is in use"
 	case CodeNotPending:
 		return "Job is no longer pending execution"
+	case CodeHeld:
+		return "Job is in held state, pending scheduler release"
 	case CodeRequeue:
 		return "Requested operation is presently disabled"
 	case CodeWholeHet:

@@ -106,6 +106,8 @@ type SubmitRequest struct {
 	TestOnly  bool
 
 	Rest []*model.Spec // the other components of a heterogeneous job, in order; the script runs in the first one
+
+	PassUnknown bool // jobs of --dependency that the controllers don't know are not waited for; false: they are refused
 }
 
 func (x *SubmitRequest) Wire(c *wire.C) {
@@ -115,6 +117,7 @@ func (x *SubmitRequest) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Env, model.MaxFile)
 	wire.Bool(c, &x.TestOnly)
 	wire.Within(c, maxRestRead, func(c *wire.C) { wire.Ptrs(c, &x.Rest, model.MaxFew) })
+	wire.Bool(c, &x.PassUnknown)
 }
 
 // SubmitReply is the answer to a submission that was accepted or, with TestOnly, would be.

@@ -549,7 +549,8 @@ const (
 	// rulesOwed: what a run owes whose end is known late, and of which nobody knew that it had begun, counts for fair
 	// share and budgets as its record says, whether its node was silent or the controllers went on from a snapshot; one
 	// that ended sooner after its beginning than the cluster's time was bent since has ended when it began. What users
-	// have set by way of a host ends, or waits for them, when that host's certificate is revoked.
+	// have set by way of a host ends, or waits for them, when that host's certificate is revoked. A job that a user or
+	// its exit code has put back waits for requeue_delay, and can be given another time while it ends.
 	rulesOwed
 
 	rulesNow = rulesOwed

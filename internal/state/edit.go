@@ -54,6 +54,10 @@ func (s *State) mayEdit(c *Edit, j *model.Job) Refusal {
 				return AlreadyDone
 			}
 			continue
+		case SetBegin:
+			if s.now.rules >= rulesOwed && j.State == model.Completing && j.Run.Stop == model.StopRequeue {
+				continue
+			}
 		case SetPriority, SetSite, SetHold:
 			if slices.Contains(c.Set, SetBegun) {
 				continue

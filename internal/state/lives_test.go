@@ -300,3 +300,27 @@ func TestReservationLeavesLists(t *testing.T) {
 	s.apply(&Reserve{Op: DropResv, Resv: &model.Reservation{Name: "r1"}})
 	s.want("its reservations", s.job(id).Spec.Reservation, "r2")
 }
+
+// TestRequeueDelay: a job that was put back waits, and can be given another time while it ends. By older rules it doesn't.
+func TestRequeueDelay(t *testing.T) {
+	for rules, wait := range map[uint8]int64{rulesWeighed: 0, rulesOwed: 120} {
+		s := aNode(t, func(c *model.Config) { c.Params.RequeueDelayS = 120 })
+		id := s.apply(&Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}, Requeue: true}}).Job
+		s.apply(s.begins(id, "", "n1"))
+		s.apply(&Reports{Reports: []Report{{Kind: Started, Job: id, Attempt: 1}}})
+		at := s.now
+		stop := &Stop{Targets: plainRef(id), Event: model.EvRequeue, UID: 7}
+		if wait == 0 {
+			s.st.Apply(Command{At: at, rules: rules, Body: stop})
+			s.want("its time", s.job(id).Begin, model.Time(0))
+			continue
+		}
+		s.apply(stop)
+		s.want("its time", s.job(id).Begin, at.Add(wait))
+		later := &Edit{Targets: plainRef(id), Set: []Field{SetBegin}, Begin: at.Add(500)}
+		s.want("another time", s.apply(later).Refusal, OK)
+		s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: 1}}})
+		s.want("it waits", s.job(id).Reason, model.ReasonBeginTime)
+		s.want("until then", s.job(id).Begin, at.Add(500))
+	}
+}

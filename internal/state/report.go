@@ -252,6 +252,9 @@ func (s *State) backForExit(j *model.Job, at, when model.Time, exit *model.Exit)
 	}
 	n := *j
 	n.Exits, n.Special = n.Exits+1, false
+	if !held {
+		s.delayed(&n, at)
+	}
 	hold, why := model.NotHeld, fmt.Sprintf("put back into the queue for its exit code %d", exit.Code)
 	switch {
 	case held:

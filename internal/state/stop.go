@@ -201,6 +201,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		s.mailRequeue(j, at)
 		n := *j
 		n.Special = c.Special && c.Hold
+		if !c.Hold {
+			s.delayed(&n, at)
+		}
 		if s.now.rules >= rulesLast {
 			n.Back = codes(&j.End.Exit)
 		}
@@ -227,6 +230,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		}
 		n, run := *j, *j.Run
 		n.Special = c.Special && c.Hold
+		if cause == model.StopRequeue {
+			s.delayed(&n, at)
+		}
 		run.StopWhy, run.FailedNode = "", "" // of what it was being ended for before
 		switch cause {
 		case model.StopCancel:
@@ -254,6 +260,14 @@ func comesBack(j *model.Job) bool {
 		return j.Spec.Requeue
 	}
 	return false
+}
+
+// delayed sets the time before which a job does not run again that is put back into the queue. Until then it can be
+// given another one, as in Slurm; and one that puts itself back does not run again and again.
+func (s *State) delayed(j *model.Job, at model.Time) {
+	if delay := s.cfg.Params.RequeueDelayS; s.now.rules >= rulesOwed && delay > 0 && j.Begin <= at && !j.Recurs() {
+		j.Begin = at.Add(delay)
+	}
 }
 
 func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, uid uint32) {

@@ -2,8 +2,6 @@ package env
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"gbatch/internal/client"
 	"gbatch/internal/model"
@@ -13,23 +11,24 @@ import (
 // olddeps.go submits jobs that depend on jobs which only accounting remembers.
 
 // Submit sends a submission. Where it is refused for a dependency on a job that the controllers have forgotten, the
-// job's record says whether the dependency is met; then the submission is sent without it.
+// job's record says whether the dependency is met; then the submission is sent without it. Jobs that accounting doesn't
+// know either are not waited for.
 func Submit(c *client.Client, rq *proto.SubmitRequest, reply *proto.SubmitReply) error {
 	err := c.Call(proto.KindSubmit, rq, reply)
 	if err == nil || Code(err) != uint16(proto.CodeDependency) {
 		return err
 	}
 	left, changed, never := withoutOld(c, rq.Spec)
-	switch {
-	case never != "":
+	if never != "" {
 		return fmt.Errorf("Job dependency problem: --dependency=%s can never be met: %s", rq.Spec.DepText, never)
-	case !changed:
-		return err
 	}
-	sp := *rq.Spec
-	sp.Deps, sp.DepText = left, depText(left, sp.DepAny)
 	again := *rq
-	again.Spec = &sp
+	again.PassUnknown = true
+	if changed {
+		sp := *rq.Spec
+		sp.Deps, sp.DepText = left, model.DepText(left, sp.DepAny)
+		again.Spec = &sp
+	}
 	return c.Call(proto.KindSubmit, &again, reply)
 }
 
@@ -103,28 +102,4 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 		return bad != "", fmt.Sprintf("job %d ended COMPLETED", d.Job), true
 	}
 	return true, "", true
-}
-
-// depText writes dependencies as --dependency takes them.
-func depText(deps []model.Dep, anyOf bool) string {
-	var words []string
-	for _, d := range deps {
-		w := d.Kind.String()
-		if d.Job != 0 {
-			w += fmt.Sprintf(":%d", d.Job)
-			if d.Task != model.NoTask {
-				w += fmt.Sprintf("_%d", d.Task)
-			}
-		}
-		if d.DelayS > 0 {
-			w += fmt.Sprintf("+%d", d.DelayS/60)
-		}
-		if !slices.Contains(words, w) {
-			words = append(words, w)
-		}
-	}
-	if anyOf {
-		return strings.Join(words, "?")
-	}
-	return strings.Join(words, ",")
 }

@@ -275,10 +275,10 @@ func (t *talk) checkMulti(tasks int) error {
 	return nil
 }
 
-// warnMasks warns once that masked GPUs may keep NCCL from direct transfers between them.
+// warnMasks says once, with --verbose, that masked GPUs may keep NCCL from direct transfers between them.
 func (t *talk) warnMasks() {
 	b := &t.rq.Bind
-	if t.quiet || b.GPU == proto.BindAuto || b.GPU == proto.BindNone {
+	if t.verbose == 0 || t.quiet || b.GPU == proto.BindAuto || b.GPU == proto.BindNone {
 		return
 	}
 	for i := range t.layout {
