@@ -282,7 +282,8 @@ func (c *Controller) passUnknown(v *state.View, who *caller, sp *model.Spec) (no
 	return notes
 }
 
-// knownDeps gives the dependencies without those on jobs that are unknown to who asks. With anyOf one of those is enough.
+// knownDeps gives the dependencies without those on jobs that are unknown to who asks. With anyOf one of those is
+// enough.
 func knownDeps(v *state.View, sees *sight, deps []model.Dep, anyOf bool) []model.Dep {
 	out := slices.DeleteFunc(slices.Clone(deps), func(d model.Dep) bool {
 		if d.Job == 0 || d.Kind == model.DepExpand {

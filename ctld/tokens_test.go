@@ -58,7 +58,7 @@ func TestTokensOfHosts(t *testing.T) {
 	check("a certificate was revoked", "revoked host", "another host")
 
 	who := at(plainUser)
-	who.via = l1
+	who.via = &model.Cert{Role: pki.RoleLogin, Name: "l1", Serial: "s2", Family: "s1"}
 	_, err := c.makeToken(t.Context(), who, &proto.TokenRequest{LifeS: hostTokenS + 1})
 	if codeOf(err) != proto.CodeBadRequest {
 		t.Errorf("a token for longer than a month: %v", err)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"gbatch/ctld/rest"
+	"gbatch/internal/proto"
 	"gbatch/internal/state"
 )
 

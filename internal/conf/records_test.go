@@ -517,8 +517,8 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 	params := model.Params{
 		KillWaitS: 7, MinJobAgeS: 300, NodeTimeoutS: 30, HeartbeatS: 10, MaxJobs: 99, MaxArraySize: 1001, JobRequeue: true,
 		MemConsumed: true,
-		CyclicCores: true,
-		WholeCores:  true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, MaxStored: 1 << 30,
+		CyclicCores: true, RequeueDelayS: 120,
+		WholeCores: true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, MaxStored: 1 << 30,
 		DefaultAccount: "a",
 		SwitchWaitS:    300, GPUMemMarginMiB: 2000, MailProg: "/bin/mail",
 		Priority: model.Priority{Multifactor: true, HalfLifeS: 604800, CalcPeriodS: 300, MaxAgeS: 604800,

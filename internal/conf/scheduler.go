@@ -123,11 +123,13 @@ type schedParam struct {
 	lost        bool
 }
 
+func schedNum(name string, at func(*Scheduler) *int64, least, most int64) schedParam {
+	return schedParam{name: name, num: at, least: least, most: most}
+}
+
 func schedParams() []schedParam {
 	flag := func(name string, at func(*Scheduler) *bool) schedParam { return schedParam{name: name, flag: at} }
-	num := func(name string, at func(*Scheduler) *int64, least, most int64) schedParam {
-		return schedParam{name: name, num: at, least: least, most: most}
-	}
+	num := schedNum
 	out := []schedParam{
 		flag("defer", func(s *Scheduler) *bool { return &s.Defer }),
 		flag("defer_batch", func(s *Scheduler) *bool { return &s.Defer }),

@@ -301,7 +301,8 @@ func TestReservationLeavesLists(t *testing.T) {
 	s.want("its reservations", s.job(id).Spec.Reservation, "r2")
 }
 
-// TestRequeueDelay: a job that was put back waits, and can be given another time while it ends. By older rules it doesn't.
+// TestRequeueDelay: a job that was put back waits, and can be given another time while it ends; by older rules it
+// doesn't.
 func TestRequeueDelay(t *testing.T) {
 	for rules, wait := range map[uint8]int64{rulesWeighed: 0, rulesOwed: 120} {
 		s := aNode(t, func(c *model.Config) { c.Params.RequeueDelayS = 120 })

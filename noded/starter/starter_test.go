@@ -66,6 +66,7 @@ func confined(s *Starter, what string) error {
 		fmt.Printf("%q %v\n", out, err)
 	case "killed":
 		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", "echo $$; sleep 1000 & wait")
 		s.Wrap(cmd)
 		out, err := cmd.StdoutPipe()
