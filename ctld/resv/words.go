@@ -219,7 +219,8 @@ func durationOf(key, value string) (int64, error) {
 	return s, nil
 }
 
-// nodeCount reads NodeCnt: a number, or several that are added up, which were blocks of nodes on machines that had such.
+// nodeCount reads NodeCnt: a number, or several that are added up, which were blocks of nodes on machines that had
+// such.
 func nodeCount(value string) (int, error) {
 	all := int64(0)
 	for item := range strings.SplitSeq(value, ",") {

@@ -106,8 +106,9 @@ func jsonFake(t *testing.T) *clitest.Fake {
 				MaxTRESRunMinsPerUser: gpus, MaxTRESPerAccount: gpus, MaxTRESPerJob: gpus, MaxTRESPerNode: gpus,
 				MaxTRESPerUser: gpus}}}
 	f.Answers = map[uint16]proto.Message{
-		proto.KindPing: &proto.PingReply{Cluster: "demo", Now: clitest.DemoNow, Controllers: []proto.ControllerInfo{
-			{Name: "ctl1", Addr: "10.0.0.1:6817", Leader: true, Up: true}, {Name: "ctl2", Addr: "10.0.0.2:6817"}}},
+		proto.KindPing: &proto.PingReply{Cluster: "demo", Now: clitest.DemoNow, Leader: "ctl1",
+			Controllers: []proto.ControllerInfo{
+				{Name: "ctl1", Addr: "10.0.0.1:6817", Leader: true, Up: true}, {Name: "ctl2", Addr: "10.0.0.2:6817"}}},
 		proto.KindPartitions: &proto.PartitionsReply{Now: clitest.DemoNow, Partitions: f.Parts,
 			TotalCPUs: f.PartCPUs(), Gres: make([]proto.GresTotals, len(f.Parts))},
 		proto.KindConfig: &proto.ConfigReply{Now: clitest.DemoNow, Config: &model.Config{Cluster: "demo",
