@@ -24,7 +24,7 @@ var ofNoMatter = map[string]string{
 	"More.KeepOnDep": "decides when it ends",
 	"More.Stated":    "decides nothing",
 	"Limits":         "of processes", "OwnLimits": "of processes", "Host": "for people", "SID": "for people",
-	"From":   "decides whether it is taken", "Via": "decides whether it waits for its user",
+	"From": "decides whether it is taken", "Via": "decides whether it waits for its user",
 	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",
 	"Begin": "decides when it is looked at", "Cron": "decides when it is looked at",
 	"Deadline": "decides when it is looked at", "DepText": "for people", "Deps": "decide when it is looked at",
