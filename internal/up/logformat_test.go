@@ -22,6 +22,10 @@ func TestLogFormat(t *testing.T) {
 	c, _ := mustUp(t, Options{Dir: filepath.Join(t.TempDir(), "lines"), Conf: site})
 	id := submit(t, c, "exit 0\n", nil)
 	untilState(t, c, id, model.Completed)
+	until(t, "the end is in the controller's log", func() bool {
+		b, err := os.ReadFile(filepath.Join(c.Dir, "log", "ctld-ctl1.log"))
+		return err == nil && bytes.Contains(b, []byte("task_finished"))
+	})
 	logs, err := filepath.Glob(filepath.Join(c.Dir, "log", "*.log"))
 	if err != nil {
 		t.Fatal(err)

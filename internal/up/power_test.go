@@ -36,7 +36,12 @@ func TestCloud(t *testing.T) {
 		t.Errorf("the job printed %q, %v", text, err)
 	}
 	run("gcontrol power down c1")
-	until(t, "c1 is off", func() bool { d := node("c1"); return d.Off && d.Shim == 0 })
+	until(t, "c1 is off", func() bool { // meanwhile its gshim is still there
+		all := status(t, c.Dir).Daemons
+		i := slices.IndexFunc(all, func(d Daemon) bool { return d.Name == "c1" })
+		return all[i].Off && all[i].Shim == 0
+	})
+	node("c1")
 	until(t, "c1 is shown so", func() bool { return strings.TrimSpace(run("ginfo -h -n c1 -o %t")) == "idle~" })
 
 	// By hand, and again: what is off stays off, what is on comes back.

@@ -119,7 +119,7 @@ func TestReadsWithoutMajority(t *testing.T) {
 		}
 	}
 	out, errs, err := commandAs(t, c, 0, onlySocket(t, c, "ctld-"+left+".sock"), "gcontrol", "doctor")
-	if err == nil || !strings.Contains(out, "HEALTH") || !strings.Contains(out, "does not answer") || errs == "" {
+	if err == nil || !strings.Contains(out, "HEALTH") || !strings.Contains(out, "not answering for") || errs == "" {
 		t.Errorf("gcontrol doctor says %q, %q, %v", out, errs, err)
 	}
 	for want, words := range map[string][]string{"n1": {"ginfo", "-h", "-N", "-o", "%N"}, "Jobs pending:   1": {"gdiag"}} {
