@@ -360,10 +360,12 @@ func spellAccounts(v *state.View, e model.AcctEdit) model.AcctEdit {
 // defaultAccount gives the account of jobs that name none: the user's own default, DefaultAccount, else the first of
 // Accounts.
 func defaultAccount(v *state.View, user string) string {
-	if u := v.User(user); u != nil && u.DefaultAccount != "" {
+	cfg := v.Config()
+	if u := v.User(user); u != nil && u.DefaultAccount != "" &&
+		(u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
 		return u.DefaultAccount
 	}
-	return v.Config().HomeAccount()
+	return cfg.HomeAccount()
 }
 
 // knownAccount refuses an account that does not exist or, with AccountingStorageEnforce=associations, that the user has

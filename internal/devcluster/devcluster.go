@@ -201,6 +201,9 @@ func (c *Cluster) ReadConf() string {
 // loadFast loads gbatch.conf for a controller. Jobs that are put back wait only if the test says so.
 func (c *Cluster) loadFast() (*conf.Config, []conf.Problem) {
 	cfg, problems := conf.LoadFile(c.Conf)
+	if cfg == nil {
+		return nil, problems
+	}
 	if _, given := cfg.Scheduler.Param("requeue_delay"); !given {
 		cfg.Scheduler.RequeueDelayS = 0
 	}

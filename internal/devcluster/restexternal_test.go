@@ -56,12 +56,13 @@ func TestRESTExternal(t *testing.T) {
 	where := fmt.Sprint(member(found, "jobs.[0].nodes"))
 	layout := w.ok("GET", at+"/resources/"+one, "")
 	for path, want := range map[string]any{"nodes.[0].node": where, "nodes.[0].gres.[0].name": "gpu",
-		"nodes.[0].gres.[0].type": "gpu.example.com", "nodes.[0].gres.[0].count": 1.0, "nodes.[0].gres.[0].index": "0"} {
+		"nodes.[0].gres.[0].type": "gpu.example.com", "nodes.[0].gres.[0].count": 2.0, // it has the node for itself
+		"nodes.[0].gres.[0].index": "0-1"} {
 		if got := member(layout, path); got != want {
 			t.Errorf("%s of the layout is %v, not %v: %v", path, got, want, layout)
 		}
 	}
-	if got := member(w.ok("GET", at+"/node/"+where, ""), "nodes.[0].gres_used"); got != "gpu:gpu.example.com:1(IDX:0)" {
+	if got := member(w.ok("GET", at+"/node/"+where, ""), "nodes.[0].gres_used"); got != "gpu:gpu.example.com:2(IDX:0-1)" {
 		t.Errorf("gres_used is %v", got)
 	}
 	w.ok("DELETE", at+"/job/"+one, "")

@@ -176,11 +176,11 @@ var gpuColumns = [...]struct {
 	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false},
 	{"JOB", 60, false},
 	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
-	{"PRODUCT", 40, false}, {"MODELS", 2 * model.MaxModelName, false}, // each only if it is known of some GPU
+	{"MODELS", 2 * model.MaxModelName, false}, // only if some GPU has one
 }
 
 // lastColumns are how many columns at the end are there only if some GPU has something in them.
-const lastColumns = 2
+const lastColumns = 1
 
 func (r *GPURow) cells() [len(gpuColumns)]string {
 	known := func(v int32, unit string) string {
@@ -203,7 +203,7 @@ func (r *GPURow) cells() [len(gpuColumns)]string {
 		return s
 	}
 	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"),
-		mem, known(r.temp, "C"), xidText(r.xid), dash(strings.ReplaceAll(r.product, " ", "_")),
+		mem, known(r.temp, "C"), xidText(r.xid),
 		dash(strings.Join(r.models, ","))}
 }
 

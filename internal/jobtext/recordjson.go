@@ -265,9 +265,9 @@ func (r *RecordRow) killerText() string {
 	return strconv.FormatUint(uint64(by), 10)
 }
 
-// killer gives who has cancelled a job or step. What the cluster itself ends has a sentence, and nobody's number.
+// killer gives who has cancelled a job or step. A job whose dependency can't come true any more has nobody's number.
 func (r *RecordRow) killer() (uid uint32, ok bool) {
-	return r.CancelUID, r.Reason != model.ReasonDependencyNeverSatisfied && (r.CancelUID != 0 || r.Why == "")
+	return r.CancelUID, r.Reason != model.ReasonDependencyNeverSatisfied
 }
 
 // msField is a span of milliseconds, in two numbers.
