@@ -16,6 +16,7 @@ import (
 	"gbatch/ctld/token"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
 	"gbatch/internal/userdb"
 )
@@ -265,7 +266,7 @@ func (c *Controller) keepTokenFile(ctx context.Context) {
 		if err == nil && (bytes.Equal(have, key) || c.opts.HTTP.JWTKey != "") {
 			continue
 		}
-		if err := writeKey(c.tokenPath(), key); err != nil {
+		if err := pki.WriteFile(c.tokenPath(), key, 0o600); err != nil {
 			c.log.Warn("the key for tokens was not written to its file", "file", c.tokenPath(), "err", err)
 		}
 	}
@@ -308,22 +309,4 @@ func viaOf(claims *token.Claims) *model.Cert {
 		at = model.Time(claims.At.UnixMilli())
 	}
 	return &model.Cert{Role: via.Role, Name: via.Name, Serial: via.Serial, Family: via.Family, At: at}
-}
-
-// writeKey puts a key into a file that only this daemon's user can read.
-func writeKey(path string, key []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+issue.TokenFile) // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(key)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

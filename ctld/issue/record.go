@@ -10,11 +10,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"gbatch/internal/certs"
 	"gbatch/internal/model"
+	"gbatch/internal/rpc/pki"
 	"gbatch/internal/state"
 )
 
@@ -95,32 +95,12 @@ func ReadRecord(path string) (*Record, error) {
 }
 
 // Save writes the file.
-func (r *Record) Save(path string) (err error) {
+func (r *Record) Save(path string) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+RecordFile) // 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return pki.WriteFile(path, append(data, '\n'), 0o600)
 }
 
 // Add takes over what another record has, and reports whether that was news. Its key counts from now on, if it has one.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/client"
 	"gbatch/internal/devcluster"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -125,23 +126,7 @@ func TestTrust(t *testing.T) {
 	if denied || err != nil || text != "" {
 		t.Fatal(denied, text, err)
 	}
-	c.Wait("the job runs", func() error {
-		n := 0
-		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{}, func(body []byte) error {
-			var chunk proto.JobsChunk
-			err := proto.Decode(body, &chunk)
-			for _, j := range chunk.Jobs {
-				if j.State == model.Running && j.Spec.User == nameOf(ordinary) {
-					n++
-				}
-			}
-			return err
-		})
-		if err == nil && n != 1 {
-			err = fmt.Errorf("%d jobs of %s run", n, nameOf(ordinary))
-		}
-		return err
-	})
+	oneRuns(c, cl)
 
 	empty, err := proto.Encode(&proto.Empty{})
 	must(t, err)
@@ -361,5 +346,26 @@ func TestTrust(t *testing.T) {
 				t.Errorf("the user's job by %s is not there", host)
 			}
 		}
+	})
+}
+
+// oneRuns waits until one job of the ordinary user runs.
+func oneRuns(c *devcluster.Cluster, cl *client.Client) {
+	c.Wait("the job runs", func() error {
+		n := 0
+		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{}, func(body []byte) error {
+			var chunk proto.JobsChunk
+			err := proto.Decode(body, &chunk)
+			for _, j := range chunk.Jobs {
+				if j.State == model.Running && j.Spec.UID == ordinary {
+					n++
+				}
+			}
+			return err
+		})
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d jobs run", n)
+		}
+		return err
 	})
 }

@@ -258,23 +258,7 @@ func TestTrustOfNodes(t *testing.T) {
 	if denied || err != nil || text != "" {
 		t.Fatal(denied, text, err)
 	}
-	c.Wait("the job runs", func() error {
-		n := 0
-		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{}, func(body []byte) error {
-			var chunk proto.JobsChunk
-			err := proto.Decode(body, &chunk)
-			for _, j := range chunk.Jobs {
-				if j.State == model.Running {
-					n++
-				}
-			}
-			return err
-		})
-		if err == nil && n != 1 {
-			err = fmt.Errorf("%d jobs run", n)
-		}
-		return err
-	})
+	oneRuns(c, cl)
 	empty, err := proto.Encode(&proto.Empty{})
 	must(t, err)
 	none, err := proto.Encode(&proto.CancelRequest{Targets: []model.JobRef{{Job: 999_999, Task: model.NoTask}}})

@@ -282,7 +282,7 @@ func Request(dir, role, name string) (der []byte, err error) {
 			return nil, err
 		}
 		if data, err = newKey(); err == nil {
-			err = writeFile(path, data, 0o600)
+			err = WriteFile(path, data, 0o600)
 		}
 	}
 	if err != nil {
@@ -315,7 +315,7 @@ func Install(dir, role, name string, certDER, caDER []byte) error {
 	if _, err := checkPair(ca, crtPEM, keyPEM, crt, role, name, time.Now()); err != nil {
 		return fmt.Errorf("the certificate that came: %w", err)
 	}
-	if err := writeFile(crt+newSuffix, crtPEM, 0o644); err != nil {
+	if err := WriteFile(crt+newSuffix, crtPEM, 0o644); err != nil {
 		return err
 	}
 	// Whoever is interrupted between these two finds the certificate beside the key (finish).

@@ -145,7 +145,7 @@ func copyCA(ca *authority, outDir string) error {
 	there, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return writeFile(path, ca.pem, 0o644)
+		return WriteFile(path, ca.pem, 0o644)
 	case err != nil:
 		return err
 	}
@@ -176,15 +176,15 @@ func writePair(dir, crtName, keyName string, tmpl, parent *x509.Certificate, sig
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, keyName), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	if err := WriteFile(filepath.Join(dir, keyName), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		0o600); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, crtName), certPEM(der), 0o644)
+	return WriteFile(filepath.Join(dir, crtName), certPEM(der), 0o644)
 }
 
-// writeFile replaces path atomically and syncs it to disk.
-func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
+// WriteFile replaces path atomically and syncs it to disk. The file belongs to whom its directory does.
+func WriteFile(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
 	if err != nil {
 		return err
