@@ -365,16 +365,16 @@ func (ed *editing) dependency(kv model.KV) error {
 	if err != nil {
 		return refuse(proto.CodeDependency, "%v", err)
 	}
-	known := knownDeps(ed.v, ed.sees, deps, anyOf) // as in Slurm, what nobody knows is not waited for
 	for _, d := range deps {
+		if rec := ed.v.JobOrTask(d.Job); d.Job != 0 && (rec == nil || ed.sees != nil && !ed.sees.job(rec.Spec)) {
+			return refuse(proto.CodeDependency, "job %d is unknown", d.Job)
+		}
 		if d.Job == ed.j.ID || d.Job == ed.j.ArrayID && d.Job != 0 {
 			return refuse(proto.CodeDependency, "job %d can't wait for itself", ed.j.ID)
 		}
 	}
-	ed.out.Deps = noteArrays(ed.v, known)
-	if ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf; len(known) < len(deps) {
-		ed.sp.DepText = model.DepText(known, anyOf)
-	}
+	ed.out.Deps = noteArrays(ed.v, deps)
+	ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf
 	ed.add(state.SetDeps)
 	return nil
 }

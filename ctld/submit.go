@@ -93,7 +93,7 @@ func (c *Controller) prepare(v *state.View, who caller, rq *proto.SubmitRequest)
 		return nil, nil, refuse(proto.CodeAccess, "the cluster takes no such job: %v", err)
 	}
 	var passed []string
-	if rq.PassUnknown {
+	if rq.PassUnknown && len(sp.Deps) <= state.MaxDeps { // more are refused below
 		passed = c.passUnknown(v, &who, &sp)
 	}
 	passed = append(passed, c.unrank(&who, &sp)...)
@@ -267,36 +267,29 @@ func (c *Controller) validate(v *state.View, who *caller, sp *model.Spec, rq *pr
 
 // passUnknown leaves out dependencies on jobs that nobody knows, as Slurm does, and says so.
 func (c *Controller) passUnknown(v *state.View, who *caller, sp *model.Spec) (notes []string) {
-	deps := knownDeps(v, c.sees(v, who), sp.Deps, false)
+	sees := c.sees(v, who)
+	var known, unknown []model.Dep
 	for _, d := range sp.Deps {
-		if !slices.Contains(deps, d) {
-			notes = append(notes, fmt.Sprintf("--dependency=%s: job %d is unknown, and is not waited for", sp.DepText, d.Job))
+		if found := resolve(v, model.JobRef{Job: d.Job, Task: model.NoTask}); d.Job != 0 && d.Kind != model.DepExpand &&
+			(len(found) == 0 || sees != nil && !sees.job(found[0].Spec)) {
+			unknown = append(unknown, d)
+		} else {
+			known = append(known, d)
 		}
 	}
-	if len(notes) > 0 && sp.DepAny {
-		deps = nil
-	}
-	if len(notes) > 0 {
-		sp.Deps, sp.DepText = deps, model.DepText(deps, sp.DepAny)
-	}
-	return notes
-}
-
-// knownDeps gives the dependencies without those on jobs that are unknown to who asks. With anyOf one of those is
-// enough.
-func knownDeps(v *state.View, sees *sight, deps []model.Dep, anyOf bool) []model.Dep {
-	out := slices.DeleteFunc(slices.Clone(deps), func(d model.Dep) bool {
-		if d.Job == 0 || d.Kind == model.DepExpand {
-			return false
-		}
-		found := resolve(v, model.JobRef{Job: d.Job, Task: model.NoTask})
-		return len(found) == 0 || sees != nil && !sees.job(found[0].Spec)
-	})
-	if anyOf && len(out) < len(deps) {
+	if len(unknown) == 0 {
 		return nil
 	}
-	return out
+	note := "--dependency: unknown jobs are not waited for: "
+	if sp.DepAny { // one that is over is enough
+		known, note = nil, "--dependency: nothing is waited for, as unknown jobs are over: "
+	}
+	sp.Deps, sp.DepText = known, model.DepText(known, sp.DepAny)
+	return []string{note + model.DepText(unknown[:min(len(unknown), maxUnknown)], sp.DepAny)}
 }
+
+// maxUnknown is how many unknown jobs a note names.
+const maxUnknown = 10
 
 // validDeps refuses dependencies that can't be.
 func (c *Controller) validDeps(v *state.View, who *caller, sp *model.Spec) error {

@@ -110,7 +110,7 @@ func (q *request) submission(b *object, script string, outside bool) (*proto.Sub
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: []byte(script), Env: vars,
-		TestOnly: hasFlag(b, "TEST_NOW_ONLY"), PassUnknown: true}, b.top().err
+		TestOnly: hasFlag(b, "TEST_NOW_ONLY")}, b.top().err
 }
 
 func hasFlag(b *object, name string) bool {

@@ -12,16 +12,23 @@ import (
 var ErrDependency = errors.New("invalid dependency")
 
 // ParseDeps reads a --dependency value: kind:job[_task][+minutes][:job...], several joined with "," (all) or "?" (any
-// one), or singleton. anyOf tells the two apart; one "?" makes all of them alternatives, as in Slurm.
+// one), or singleton. anyOf tells the two apart.
 func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 	bad := func(format string, a ...any) ([]Dep, bool, error) {
 		return nil, false, fmt.Errorf("%w '%s': %s", ErrDependency, text, fmt.Sprintf(format, a...))
 	}
 	anyOf = strings.Contains(text, "?")
+	if anyOf && strings.Contains(text, ",") {
+		return bad("use either , (all) or ? (any one) between conditions, not both")
+	}
+	sep := ","
+	if anyOf {
+		sep = "?"
+	}
 	if text == "" || text == "none" || text == "(null)" {
 		return nil, false, nil
 	}
-	for _, part := range strings.Split(strings.ReplaceAll(text, "?", ","), ",") {
+	for _, part := range strings.Split(text, sep) {
 		words := strings.Split(part, ":")
 		kind, ok := ParseDepKind(strings.ToLower(words[0]))
 		if !ok {

@@ -26,7 +26,6 @@ func TestParseDeps(t *testing.T) {
 		{"12", "[afterany:12] any=false"},
 		{"12:13", "[afterany:12 afterany:13] any=false"},
 		{"afterok:12,13", "[afterok:12 afterok:13] any=false"},
-		{"afterok:1:2,afterany:3?singleton", "[afterok:1 afterok:2 afterany:3 singleton] any=true"},
 		{"afterok:1:+5", "[afterok:1 afterok:5] any=false"},
 		{"singleton,13", "[singleton afterany:13] any=false"},
 	} {
@@ -66,7 +65,7 @@ func TestParseDeps(t *testing.T) {
 		"singleton:4":        "singleton stands alone",
 		"later:5":            "'later' is not a kind",
 		"afterok:1,":         "'' is not a kind",
-		"afterok:1,after:2?": "'' is not a kind",
+		"afterok:1,after:2?": "not both",
 		"afterok:+":          "is not a job id",
 		"expand:":            "'' is not a job id",
 	} {

@@ -12,13 +12,16 @@ import (
 
 // Submit sends a submission. Where it is refused for a dependency on a job that the controllers have forgotten, the
 // job's record says whether the dependency is met; then the submission is sent without it. Jobs that accounting doesn't
-// know either are not waited for.
+// know either are not waited for; while it can't be asked, the submission stays refused.
 func Submit(c *client.Client, rq *proto.SubmitRequest, reply *proto.SubmitReply) error {
 	err := c.Call(proto.KindSubmit, rq, reply)
 	if err == nil || Code(err) != uint16(proto.CodeDependency) {
 		return err
 	}
-	left, changed, never := withoutOld(c, rq.Spec)
+	left, changed, never, asked := withoutOld(c, rq.Spec)
+	if asked != nil {
+		return err
+	}
 	if never != "" {
 		return fmt.Errorf("Job dependency problem: --dependency=%s can never be met: %s", rq.Spec.DepText, never)
 	}
@@ -33,37 +36,39 @@ func Submit(c *client.Client, rq *proto.SubmitRequest, reply *proto.SubmitReply)
 }
 
 // withoutOld leaves out the dependencies on ended jobs that only accounting knows, where they are met. never says why
-// one of them can't be.
-func withoutOld(c *client.Client, sp *model.Spec) (left []model.Dep, changed bool, never string) {
+// one of them can't be, err why that is not known.
+func withoutOld(c *client.Client, sp *model.Spec) (left []model.Dep, changed bool, never string, err error) {
 	for _, d := range sp.Deps {
-		met, why, old := oldDep(c, &d)
+		met, why, old, err := oldDep(c, &d)
 		switch {
+		case err != nil:
+			return nil, false, "", err
 		case !old:
 			left = append(left, d)
 		case met && sp.DepAny:
-			return nil, true, ""
+			return nil, true, "", nil
 		case met || sp.DepAny:
 			changed = true
 			never = why
 		default:
-			return nil, false, why
+			return nil, false, why, nil
 		}
 	}
 	if sp.DepAny && len(left) > 0 {
 		never = "" // another one may still be met
 	}
-	return left, changed, never
+	return left, changed, never, nil
 }
 
 // oldDep judges a dependency by the records of its job; old is false for a job that the controllers know, or that
 // accounting doesn't know either.
-func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
+func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool, err error) {
 	if d.Job == 0 {
-		return false, "", false
+		return false, "", false, nil
 	}
 	ref := model.JobRef{Job: d.Job, Task: d.Task}
 	known := false
-	err := c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}},
+	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []model.JobRef{ref}}},
 		func(body []byte) error {
 			var chunk proto.JobsChunk
 			err := c.Decode(body, &chunk)
@@ -71,7 +76,7 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 			return err
 		})
 	if known || err != nil && Code(err) != uint16(proto.CodeInvalidJob) {
-		return false, "", false
+		return false, "", false, nil
 	}
 	good, bad := 0, ""
 	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []model.JobRef{ref}}, func(body []byte) error {
@@ -91,15 +96,15 @@ func oldDep(c *client.Client, d *model.Dep) (met bool, why string, old bool) {
 		return nil
 	})
 	if err != nil || good == 0 && bad == "" {
-		return false, "", false
+		return false, "", false, err
 	}
 	switch d.Kind {
 	case model.DepAfterOK, model.DepAfterCorr:
-		return bad == "", bad, true
+		return bad == "", bad, true, nil
 	case model.DepExpand:
-		return false, fmt.Sprintf("job %d has ended", d.Job), true
+		return false, fmt.Sprintf("job %d has ended", d.Job), true, nil
 	case model.DepAfterNotOK:
-		return bad != "", fmt.Sprintf("job %d ended COMPLETED", d.Job), true
+		return bad != "", fmt.Sprintf("job %d ended COMPLETED", d.Job), true, nil
 	}
-	return true, "", true
+	return true, "", true, nil
 }
