@@ -238,7 +238,10 @@ func (c *Controller) loadRecord() {
 	case issue.NoRecord(err):
 		r = &issue.Record{}
 	default:
-		c.log.Error("the list of revocations can't be read: what this state does not know of them is forgotten", "err", err)
+		kept, failed := issue.PutAside(c.recordPath(), time.Now())
+		c.log.Error("the list of revocations can't be read: what this state does not know of them is forgotten; mend the "+
+			"file that is kept, put it back and start gctld again", "err", err, "kept", kept,
+			"failed", failed)
 		r = &issue.Record{}
 	}
 	c.record.Store(r)
@@ -300,13 +303,21 @@ func (c *Controller) bringRevoked(ctx context.Context) {
 	}
 }
 
+// revoked gives what takes a certificate back, by the state or by this controller's list, or nil.
+func (c *Controller) revoked(v *state.View, cert *model.Cert) *model.CertRevoked {
+	if r := v.CertRevoked(cert); r != nil {
+		return r
+	}
+	return c.record.Load().Revoked(cert)
+}
+
 // keepRevoked refuses revoked certificates from now on and ends their connections, until ctx ends.
 func (c *Controller) keepRevoked(ctx context.Context) {
 	c.creds.OnOutOfDate(c.turned.noteOutOfDate)
 	for {
 		n := c.creds.Refuse(func(h *pki.Holder) error {
 			cert := certs.CertOf(h)
-			if r := cmp.Or(c.machine.View().CertRevoked(cert), c.record.Load().Revoked(cert)); r != nil {
+			if r := c.revoked(c.machine.View(), cert); r != nil {
 				c.turned.noteRevoked(h, r)
 				return certs.RevokedError(r)
 			}
@@ -371,8 +382,10 @@ func (t *turnedAway) noteRevoked(h *pki.Holder, r *model.CertRevoked) {
 	t.noteCert(h, why)
 }
 
-func (t *turnedAway) noteOutOfDate(h *pki.Holder, why error) {
-	t.noteCert(h, "is out of date: "+why.Error())
+// noteOutOfDate has a text without the present time: it is a change of the node's facts each time it differs.
+func (t *turnedAway) noteOutOfDate(h *pki.Holder) {
+	t.noteCert(h, fmt.Sprintf("is out of date: it counts from %s to %s", h.At.UTC().Format(time.DateTime),
+		h.Until.UTC().Format(time.DateTime+" MST")))
 }
 
 // last gives why a node was refused a moment ago.

@@ -136,6 +136,7 @@ func (c *Controller) answerForExternal(ctx context.Context) {
 			res, err := c.propose(ctx, b)
 			if err != nil && ctx.Err() == nil {
 				c.log.Warn("can't answer for nodes of State=EXTERNAL", "err", err)
+				pause(ctx, waitPace)
 			}
 			done = done && err == nil && !res.Changed
 		}

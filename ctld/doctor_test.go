@@ -91,8 +91,9 @@ func TestDoctorOfNodesThatAreNotThere(t *testing.T) {
 	const fix = "gbatch cert token node n1 on a controller, then gnoded --join TOKEN there"
 	c.turned.noteRevoked(&pki.Holder{Role: pki.RoleNode, Name: "n1"}, &model.CertRevoked{By: "root", Why: "stolen"})
 	is("revoked", proto.GradeBad, "ctl1 refuses gnoded: its certificate was revoked by root: stolen", fix)
-	c.turned.noteOutOfDate(&pki.Holder{Role: pki.RoleNode, Name: "n1"}, fmt.Errorf("it expired at noon"))
-	is("expired", proto.GradeBad, "its certificate is out of date: it expired at noon", fix)
+	c.turned.noteOutOfDate(&pki.Holder{Role: pki.RoleNode, Name: "n1", At: time.Unix(0, 0), Until: time.Unix(86400, 0)})
+	is("expired", proto.GradeBad, "its certificate is out of date: it counts from 1970-01-01 00:00:00 to 1970-01-02 "+
+		"00:00:00 UTC", fix)
 }
 
 // TestDoctorOfAccounting: what gdbd says of itself is told, and a gdbd that runs is not to be started.

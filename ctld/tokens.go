@@ -2,7 +2,6 @@ package ctld
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -291,7 +290,7 @@ func (c *Controller) checkToken(text string) (*token.Claims, error) {
 	if revoked != 0 && at/second <= revoked/second {
 		return nil, errors.New("the user's tokens were revoked")
 	}
-	if via := viaOf(claims); via != nil && cmp.Or(v.CertRevoked(via), c.record.Load().Revoked(via)) != nil {
+	if via := viaOf(claims); via != nil && c.revoked(v, via) != nil {
 		return nil, errors.New("the certificate of the host that it was made through was revoked")
 	}
 	return claims, nil

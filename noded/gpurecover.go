@@ -35,7 +35,7 @@ func (n *Noded) recoverGPU(g *gpu.Reading, units []gpuwatch.Unit, fault string) 
 	n.stops.Do(func(ctx context.Context) {
 		out, err := n.runLocal(ctx, program, recoverTimeout, env)
 		if err != nil && ctx.Err() == nil {
-			n.gpuHealth.Lost(g, "GpuRecoverProgram: "+err.Error())
+			n.gpuHealth.Lost(g, fault, "GpuRecoverProgram: "+err.Error())
 		}
 		n.log.Info("GpuRecoverProgram has run", "gpu", g.Index, "uuid", g.UUID, "program", program, "err", err, "output", out)
 	})

@@ -2,6 +2,7 @@ package facade
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"gbatch/ctld/rest"
@@ -40,8 +41,8 @@ func (q *request) records(rq *proto.AcctRequest, see func(*model.Record)) error 
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
-		err = nil
+	if errors.Is(err, errEnough) { // accounting gives the oldest first
+		err = fmt.Errorf("only the first %d records of a day are looked at: ask with user=", maxRecords)
 	}
 	return err
 }
@@ -137,6 +138,11 @@ func (q *request) lately(want string, users []uint32, list []*Task, most int) (a
 		have[t.TaskID] = true
 	}
 	rq := &proto.AcctRequest{Users: users, Start: facts.Now - endedWithin, End: facts.Now}
+	for s := model.Completed; s.Finished(); s++ {
+		if statusOf(&model.Job{State: s}) == want {
+			rq.States = append(rq.States, s)
+		}
+	}
 	err := q.records(rq, func(r *model.Record) {
 		id := "task-" + jobtext.RecordID(r)
 		if have[id] || statusOf(&model.Job{State: r.State}) != want || r.End < rq.Start || facts.Job(r.Job) != nil {

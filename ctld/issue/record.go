@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"gbatch/internal/certs"
 	"gbatch/internal/model"
@@ -94,6 +95,12 @@ func ReadRecord(path string) (*Record, error) {
 	return r, nil
 }
 
+// PutAside renames a file that can't be read, so that the next Save does not replace it, and gives its new name.
+func PutAside(path string, now time.Time) (kept string, err error) {
+	kept = fmt.Sprintf("%s.bad-%d", path, now.Unix())
+	return kept, os.Rename(path, kept)
+}
+
 // Save writes the file.
 func (r *Record) Save(path string) error {
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -134,10 +141,17 @@ func (r *Record) Add(o *Record) (news bool) {
 		}
 	}
 	if o.Key == r.Key {
+		of := map[string]int{}
+		for i := range r.Tokens {
+			of[r.Tokens[i].User] = i
+		}
 		for _, t := range o.Tokens {
-			if at := r.TokensRevoked(t.User); at < t.At {
-				r.Tokens = slices.DeleteFunc(r.Tokens, func(x model.TokenRevoked) bool { return x.User == t.User })
+			switch i, known := of[t.User]; {
+			case !known:
+				of[t.User] = len(r.Tokens)
 				r.Tokens, news = append(r.Tokens, t), true
+			case r.Tokens[i].At < t.At:
+				r.Tokens[i], news = t, true
 			}
 		}
 	}

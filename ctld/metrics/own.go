@@ -167,6 +167,14 @@ func (s *scrape) idleLong(n *model.Node) (count int) {
 	if s.IdleMS == nil || len(n.Jobs) == 0 {
 		return 0
 	}
+	idle := s.IdleMS(n.Def.Name)
+	long := false
+	for _, ms := range idle {
+		long = long || ms >= idleLong
+	}
+	if !long {
+		return 0 // mostly so
+	}
 	since := map[int32]model.Time{} // since when a GPU's jobs have it
 	for _, id := range n.Jobs {
 		j := s.View.Job(id)
@@ -189,7 +197,6 @@ func (s *scrape) idleLong(n *model.Node) (count int) {
 			}
 		}
 	}
-	idle := s.IdleMS(n.Def.Name)
 	for gpu, from := range since {
 		if idle[gpu] >= idleLong && int64(s.Now-from) >= idleLong {
 			count++
@@ -251,7 +258,7 @@ func (s *scrape) used(out *sink) {
 			continue
 		}
 		gauge(out, "gbatch_gpus_measured", "allocated GPUs whose use is known", labels, u.measured)
-		gauge(out, "gbatch_gpus_allocated_idle", "allocated GPUs that do nothing", labels, u.idle)
+		gauge(out, "gbatch_gpus_allocated_idle", "allocated GPUs whose use is below 10 percent", labels, u.idle)
 		gauge(out, "gbatch_gpus_allocated_idle_hour", "GPUs that one job has held for an hour in which they did nothing",
 			labels, u.idleHour)
 		if u.measured > 0 {

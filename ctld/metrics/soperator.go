@@ -84,10 +84,7 @@ func (s *scrape) jobInfos(out *sink) {
 		if j.IsArray() {
 			array, task = strconv.FormatUint(uint64(j.ArrayID), 10), strconv.FormatInt(int64(j.Task), 10)
 		}
-		end := model.Time(0)
-		if j.Run.LimitS > 0 {
-			end = j.Run.Start.Add(j.Run.LimitS)
-		}
+		end := j.Run.Deadline()
 		var count tally
 		count.add(j)
 		gauge(out, "slurm_job_info", "1 for each job that runs, with what it is", []string{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ import (
 // Limits of the list.
 const (
 	endedWait = 5 * time.Second // for gdbd
-	endedRead = 50_000          // records that are looked at, the newest of which are shown
+	endedRead = 500_000         // records that are looked at, the newest of which are shown
 )
 
 // endedLine is a job that has ended.
@@ -93,7 +94,10 @@ func ended(q *request) (any, error) {
 		return nil
 	})
 	v.More = errors.Is(err, errEnough) || v.Found > maxRows
-	if err != nil && !errors.Is(err, errEnough) {
+	switch {
+	case errors.Is(err, errEnough): // accounting gives the oldest first
+		v.Hidden = fmt.Sprintf("Only the first %d of these jobs were looked at: choose fewer days.", endedRead)
+	case err != nil:
 		v.Hidden = sentence(env.Text(err))
 	}
 	latest()

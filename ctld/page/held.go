@@ -103,7 +103,7 @@ func gettable(n *model.Node, idle int, perGPU []perGPU) (fit int, why string) {
 	cpus, mem := n.Def.JobCPUCount()-n.UsedCPUs.Count(), n.Def.JobMemMiB()-n.UsedMem
 	switch {
 	case n.Exclusive != 0:
-		return 0, fmt.Sprintf("job %d has the whole node", n.Exclusive)
+		return 0, "another job has the whole node"
 	case cpus <= 0:
 		return 0, "no CPU is free on its node"
 	case n.Def.JobMemMiB() > 0 && mem <= 0:

@@ -119,6 +119,9 @@ func (l layout) switchOff(ctx context.Context, list []*Member, bin string, say f
 	errs := []error{end(list, nodePatience, say), endShims(ctx, list, bin, say)}
 	for _, m := range list {
 		errs = append(errs, l.endLeftovers([]string{cgroup.Place(m.Name, m.Directory)}, m.Name, say))
+		if m.runs() {
+			continue // it could not be ended, which is said
+		}
 		m.process, m.Power = process{}, powerOff
 		say("%s is off", m.Name)
 	}

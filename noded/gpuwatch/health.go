@@ -132,7 +132,7 @@ func (h *Health) Round(r Round) {
 		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
 			if h.faults[key].Text != fault && h.Broken != nil {
-				delete(h.lost, key)
+				delete(h.lost, key) // of the fault before
 				h.Broken(g, units, fault)
 			}
 			h.faults[key] = model.UnitTell{Kind: kind, Text: fault, Stamp: uint64(r.At.UnixMilli())}
@@ -182,11 +182,14 @@ func (h *Health) Round(r Round) {
 	}
 }
 
-// Lost is told that a GPU's fault could not be mended, and why; the next round reports it.
-func (h *Health) Lost(g *gpu.Reading, why string) {
+// Lost is told that a GPU's fault could not be mended, and why; the next round reports it, if there has been no other
+// fault since.
+func (h *Health) Lost(g *gpu.Reading, fault, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lost[h.keyOf(g)] = why
+	if key := h.keyOf(g); h.faults[key].Text == fault {
+		h.lost[key] = why
+	}
 }
 
 // instances gives the readings of MIG instances by their UUIDs.

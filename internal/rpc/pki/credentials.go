@@ -23,7 +23,7 @@ type Credentials struct {
 
 	cur     atomic.Pointer[pair]
 	refused atomic.Pointer[func(*Holder) error]
-	late    atomic.Pointer[func(*Holder, error)]
+	late    atomic.Pointer[func(*Holder)]
 
 	mu    sync.Mutex
 	conns map[*conn]*Holder
@@ -163,9 +163,9 @@ func (c *Credentials) refuses(h *Holder) error {
 	return nil
 }
 
-// OnOutOfDate sets what is told of peers whose certificate, of this authority, is out of date, and why. f is called at
+// OnOutOfDate sets what is told of peers whose certificate, of this authority, is out of date. f is called at
 // the same time from many goroutines.
-func (c *Credentials) OnOutOfDate(f func(h *Holder, why error)) { c.late.Store(&f) }
+func (c *Credentials) OnOutOfDate(f func(h *Holder)) { c.late.Store(&f) }
 
 // noteOutOfDate tells of a handshake that failed because the peer's certificate is out of date.
 func (c *Credentials) noteOutOfDate(err error) {
@@ -178,9 +178,8 @@ func (c *Credentials) noteOutOfDate(err error) {
 	if id, err := identityOf(invalid.Cert); err != nil || id.cluster != ca.cluster || !ca.signed(invalid.Cert) {
 		return
 	}
-	why := checkDates(invalid.Cert, time.Now())
-	if h, err := holderOf(invalid.Cert); err == nil && why != nil {
-		(*f)(h, why)
+	if h, err := holderOf(invalid.Cert); err == nil && checkDates(invalid.Cert, time.Now()) != nil {
+		(*f)(h)
 	}
 }
 
